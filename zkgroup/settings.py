@@ -190,6 +190,17 @@ class GroupSettings:
         "partitions to members in the rack of a replica, as far as their shares allow.",
         kafka="client.rack",
     )
+    rebalance_moves_max: int | None = setting(
+        None,
+        "Partitions of living members that a `sticky` group moves at a time; the next ones move when these "
+        "have arrived. In force while every member of the group sets it; the least counts. None: no limit.",
+        bounds=range(1, 1_000_001),
+    )
+    prepare_timeout_ms: int = setting(
+        60_000,
+        "Longest time that the present owner of a partition waits for `on_prepare` of its new owner, if that "
+        "overrides it.",
+    )
     publish_interval_ms: int = setting(5_000, "Shortest time between two publications of the member's view.")
     group_history: bool = setting(
         True,

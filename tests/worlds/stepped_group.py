@@ -155,6 +155,9 @@ def tp(number: int, topic: str = "t") -> TopicPartition:
 class Called(RebalanceListener):
     """An application that is called before its partitions are revoked."""
 
+    def on_prepare(self, partitions: Sequence[TopicPartition]) -> None:
+        pass
+
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         pass
 
@@ -181,6 +184,8 @@ class SteppedGroup:
         self._interferences: list[tuple[str, Callable[[Request], bool], Callable[[], object]]] = []
         self.hangs: set[str] = set()
         """Members whose callbacks do not return."""
+        self.never_ready: set[str] = set()
+        """Members whose `on_prepare` does not return."""
         for topic, partitions in (topics if topics is not None else {"t": 4}).items():
             self.topic(topic, partitions)
 
@@ -202,6 +207,7 @@ class SteppedGroup:
         jitter: Callable[[], float] = lambda: 0.5,
         request_bytes_max: int = 800_000,
         creates_parents: bool = True,
+        prepares: bool = False,
     ) -> Member:
         """Starts member `g_<name>`, by default on a client of its own, and lets time pass."""
         if not isinstance(wanted, Subscription):
@@ -213,6 +219,7 @@ class SteppedGroup:
             settings=settings or self.settings,
             version="1.2.3",
             jitter=jitter,
+            prepares=prepares,
             owns_client=client is None,
             request_bytes_max=request_bytes_max,
             creates_parents=creates_parents,
@@ -271,6 +278,8 @@ class SteppedGroup:
         raise AssertionError("something goes on for ever")
 
     def _act(self, name: str, actor: Actor) -> bool:
+        while actor.runner.can_prepare and name not in self.never_ready:
+            actor.runner.prepare()
         if actor.runner.can_begin:
             actor.runner.begin()
         if actor.runner.can_return and name not in self.hangs:

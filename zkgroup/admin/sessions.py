@@ -19,6 +19,7 @@ from zkgroup.znodes.consumers import (
     consumers_path,
     ids_path,
     owners_path,
+    prepared_path,
     views_path,
 )
 from zkgroup.znodes.controller import ControllerRegistration, standby_controllers_path
@@ -28,7 +29,7 @@ from zkgroup.zookeeper.four_letter_words import ADMIN_PORT
 from zkgroup.zookeeper.server_connections import SessionConnection, read_connections
 
 SessionZnodeKind = Literal[
-    "broker", "controller", "controller_status", "standby_controller", "member", "owner", "view"
+    "broker", "controller", "controller_status", "standby_controller", "member", "owner", "prepared", "view"
 ]
 
 FIND_IN_FILES = "zkgroup session {session} --input FOLDER"
@@ -118,7 +119,7 @@ def _znodes_of_sessions(ensemble: Ensemble, hidden: set[str]) -> Iterator[Znode]
     groups = [path.rpartition("/")[2] for path in _below(ensemble, [consumers_path()], hidden)]
     topics = _below(ensemble, [owners_path(group) for group in groups], hidden)
     parents = [*PARENTS_IN_CLUSTER, *topics]
-    parents += [path(group) for group in groups for path in (ids_path, views_path)]
+    parents += [path(group) for group in groups for path in (ids_path, views_path, prepared_path)]
     paths = [*SINGLES_IN_CLUSTER, *_below(ensemble, parents, hidden)]
     for start in range(0, len(paths), PATHS_AT_ONCE):
         for path, znode in ensemble.zk.read_each(paths[start : start + PATHS_AT_ONCE]).items():
@@ -154,6 +155,8 @@ def _role(znode: Znode) -> tuple[SessionZnodeKind, str]:
             return "member", f"{member} of group {group}" + (f" on {host}" if host else "")
         case ["", "consumers", group, "owners", topic, partition]:
             return "owner", f"{topic}-{partition} of group {group}"
+        case ["", "consumers", group, "prepared", member]:
+            return "prepared", f"{member} of group {group}"
         case ["", "consumers", group, "views", member]:
             return "view", f"{member} of group {group}"
     if parent == broker_ids_path():

@@ -107,8 +107,9 @@ def sorted_partitions(partitions: Mapping[str, Sequence[int]], topic: str) -> li
 def assign_round_robin(group: AssignorInput) -> Assignment:
     """The whole group's assignment.
 
-    Raises AssignmentError if topics have different threads and a JVM member is in the group: it fails its
-    rebalance then. A group without any subscription is not an error (as in Kafka 0.9; 0.8.2.2 fails).
+    Raises AssignmentError if topics have different threads and a JVM member, or one of an earlier version, is
+    in the group: it fails its rebalance then. A group without any subscription is not an error (as in Kafka
+    0.9; 0.8.2.2 fails).
     """
     by_topic = threads_by_topic(group.members)
     threads = next(iter(by_topic.values()), [])
@@ -117,7 +118,7 @@ def assign_round_robin(group: AssignorInput) -> Assignment:
     numbers = {topic: sorted_partitions(group.partitions, topic) for topic in by_topic}
     costs = thread_costs(group.members, by_topic)
     if any(other != threads for other in by_topic.values()):
-        if any(member.is_jvm for member in group.members):
+        if not all(member.negotiates for member in group.members):
             raise _unequal(by_topic)
         return Assignment(_fair(by_topic, numbers, costs))
     order = _hash_order(numbers)

@@ -293,6 +293,7 @@ def open_engine(
         host=None if settings.consumer_id is None else host,
         pid=os.getpid(),
         jitter=random.Random().random,  # noqa: S311 - its own generator: no other code seeds it
+        prepares=Callbacks(options.listener, runner).prepares,
         owns_client=options.client is None,
         creates_parents=not options.is_authenticated,
     )

@@ -19,7 +19,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from zkgroup.consumer.lease import DeliveryPort, Lease, ProcessedPositions
-from zkgroup.consumer.machine.events import EndOverdue, Event, MemberState, OwnEffect, Revoke, Revoked
+from zkgroup.consumer.machine.events import (
+    EndOverdue,
+    Event,
+    MemberState,
+    OwnEffect,
+    Revoke,
+    Revoked,
+)
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.errors import ZkGroupError
 from zkgroup.model import TopicPartition
@@ -38,6 +45,15 @@ class RebalanceListener:
 
     def on_assigned(self, leases: Sequence[Lease]) -> None:
         """Called when this member owns these partitions. Their delivery starts when this returns."""
+
+    def on_prepare(self, partitions: Sequence[TopicPartition]) -> None:
+        """Called when this member is to take over these partitions and another one still works on them.
+
+        When it returns, the other one releases them, at the latest `prepare_timeout_ms` after it has read the
+        new assignment. They are not owned yet, and may never be: another rebalance may take them elsewhere.
+        If the other one dies, leaves or is too late, `on_assigned` comes before this has returned. It runs on
+        a worker of its own, beside the other calls and without their deadline.
+        """
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Called before these partitions are released, also on `close()`: finish, acknowledge, commit."""
@@ -61,6 +77,9 @@ class AsyncRebalanceListener:
 
     async def on_assigned(self, leases: Sequence[Lease]) -> None:
         """See `RebalanceListener.on_assigned`."""
+
+    async def on_prepare(self, partitions: Sequence[TopicPartition]) -> None:
+        """See `RebalanceListener.on_prepare`."""
 
     async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """See `RebalanceListener.on_revoked`."""
@@ -92,6 +111,11 @@ class Callbacks:
         bound: Callable[..., object] = getattr(self.listener, name)
         return lambda: bound(*arguments)
 
+    @property
+    def prepares(self) -> bool:
+        """Returns whether the application has overridden `on_prepare`."""
+        return self.bind("on_prepare", ()) is not None
+
 
 Done = Callable[[BaseException | None], None]
 
@@ -119,6 +143,7 @@ class CallbackRunner(ABC):
         self._lock = threading.Lock()
         self._queue: deque[CallbackCall] = deque()
         self._running: CallbackCall | None = None
+        self._others: list[CallbackRunner] = []
 
     @abstractmethod
     def submit(self, call: CallbackCall) -> None:
@@ -127,6 +152,16 @@ class CallbackRunner(ABC):
     @abstractmethod
     def stop_waiting_for(self, call: CallbackCall) -> bool:
         """Abandons a callback; whether it had begun (it runs on). One that had not begun never runs."""
+
+    def another(self) -> CallbackRunner:
+        """A runner of the same kind, whose callbacks run beside those of this one, and which ends with it."""
+        made = self._like_this()
+        self._others.append(made)
+        return made
+
+    @abstractmethod
+    def _like_this(self) -> CallbackRunner:
+        """A runner of the same kind."""
 
     @abstractmethod
     def is_inside(self) -> bool:
@@ -196,10 +231,15 @@ class CallbackWorker(CallbackRunner):
                 self._start_thread()
             return True
 
+    def _like_this(self) -> CallbackWorker:
+        return CallbackWorker(f"{self._name}-prepare", self._clock)
+
     def is_inside(self) -> bool:
         return getattr(self._inside, "active", False)
 
     def stop(self, timeout_s: float) -> bool:
+        for other in self._others:
+            other.stop(0)
         with self._lock:
             self._stopped = True
             self._filled.notify_all()
@@ -271,6 +311,7 @@ class AsyncCallbackRunner(CallbackRunner):
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         super().__init__()
         self.event_loop = loop
+        self._clock = clock
         self._task: asyncio.Task[None] | None = None
         """The task of the callback that runs."""
         self._leave = clock.join(self) if is_driven(clock) else lambda: None
@@ -290,6 +331,9 @@ class AsyncCallbackRunner(CallbackRunner):
                 self._has_ended()
         self._wake(None)
         return True
+
+    def _like_this(self) -> AsyncCallbackRunner:
+        return AsyncCallbackRunner(self.event_loop, self._clock)
 
     def is_inside(self) -> bool:
         try:
@@ -347,6 +391,9 @@ class AsyncCallbackRunner(CallbackRunner):
 
     def cancel_late(self) -> None:
         """Cancels abandoned callbacks; called on the event loop when the member has ended."""
+        for other in self._others:
+            assert isinstance(other, AsyncCallbackRunner)
+            other.cancel_late()
         self._leave()
         with self._lock:
             self._queue.clear()

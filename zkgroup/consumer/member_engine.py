@@ -15,7 +15,12 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeVar, assert_never
 
-from zkgroup.consumer.callbacks import CallbackDispatcher, CallbackRunner, Callbacks, Revocations
+from zkgroup.consumer.callbacks import (
+    CallbackDispatcher,
+    CallbackRunner,
+    Callbacks,
+    Revocations,
+)
 from zkgroup.consumer.lease import DeliveryPort, Lease, LeaseTable, ProcessedPositions
 from zkgroup.consumer.machine import MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine.events import (
@@ -36,12 +41,14 @@ from zkgroup.consumer.machine.events import (
     MemberState,
     Opened,
     OwnEffect,
+    Prepare,
     Revoke,
     SeekTo,
     SubscriptionChanged,
     TurnBegan,
 )
 from zkgroup.consumer.orphan_cleanup import remove_orphans
+from zkgroup.consumer.preparations import Preparations
 from zkgroup.consumer.telemetry import Telemetry
 from zkgroup.consumer.turns import MemberTurn, turns_of
 from zkgroup.errors import CommitResult, ForkedClientError, MemberClosedError, MemberFailedError, ZkGroupError
@@ -105,8 +112,7 @@ class MemberEngine:
             name=f"zkgroup-{member}",
         )
         self.store = store
-        self._machine = machine
-        self._callbacks = callbacks
+        self._machine, self._callbacks = machine, callbacks
         self._owns_client = owns_client
         self._delivery, self._pid = delivery or DeliveryPort(), os.getpid()
         self._ended = False
@@ -123,6 +129,7 @@ class MemberEngine:
         self._partition_effects = PartitionEffectHandler(
             self.lease_table, self._calls, revocations, self.telemetry, self._delivery
         )
+        self._preparations = Preparations(callbacks, self.loop, self._fail_application)
         self._pending_futures = PendingFutures()
         self._unlisten: Callable[[], None] | None = None
         self._on_end: list[Callable[[], None]] = []
@@ -358,6 +365,8 @@ class MemberEngine:
                 self.telemetry.note(effect)
             case Finish():
                 self._finish(effect)
+            case Prepare():
+                self._preparations.begin(effect)
             case _:  # the other effects are about partitions: `PartitionEffect`
                 self._partition_effects.perform(effect)
 

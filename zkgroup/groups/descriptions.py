@@ -24,7 +24,8 @@ class GroupState(Enum):
     """Every partition of every subscribed topic is owned by the thread that it is assigned to, or waits for a
     member that is away."""
     REBALANCING = "rebalancing"
-    """Wrong, and something changed less than 10 s ago or between two reads."""
+    """Wrong, and something changed less than 10 s ago or between two reads; or between two steps of a
+    rebalance with `rebalance_moves_max`."""
     INCONSISTENT = "inconsistent"
     """Wrong, and nothing changes."""
     FROZEN = "frozen"

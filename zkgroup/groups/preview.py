@@ -159,7 +159,7 @@ def _new_member(name: str, threads: Mapping[str, int], beside: Iterable[Evaluate
         threads,
         min(capacities, key=lambda n: (-capacities[n], n)) if capacities.total() == len(others) > 0 else None,
         min(racks, key=lambda rack: (racks[rack], rack)) if racks.total() == len(others) > 0 else None,
-        is_jvm=bool(others) and all(one.is_jvm for one in others),
+        not others or any(one.negotiates for one in others),
     )
 
 

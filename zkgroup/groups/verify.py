@@ -62,7 +62,10 @@ def group_state(
     if snapshot.frozen is not None:
         return GroupState.FROZEN
     if is_owned_as_expected(snapshot, expected) and not snapshot.persistent:
-        return GroupState.STABLE
+        is_in_steps = (
+            snapshot.plan is not None and snapshot.plan.value is not None and snapshot.plan.value.moving
+        )
+        return GroupState.REBALANCING if is_in_steps and expected.assignor == "sticky" else GroupState.STABLE
     if is_young(snapshot, now_ms) or not snapshot.stood_still:
         return GroupState.REBALANCING
     if later is not None and later.fingerprint() != snapshot.fingerprint():

@@ -89,8 +89,9 @@ class EvaluatedMember:
     """How much it can take, beside the others; None if it publishes nothing."""
     rack: str | None = None
     """The rack that it publishes (Kafka's `client.rack`); None for none."""
-    is_jvm: bool = False
-    """True if its registration names no strategy: probably a JVM member."""
+    negotiates: bool = True
+    """False for a JVM member, and for one of an earlier version: it has `range` and `roundrobin` as Kafka 0.8
+    has them."""
 
 
 @dataclass(frozen=True, slots=True)

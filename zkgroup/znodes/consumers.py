@@ -98,6 +98,11 @@ def resets_path(group: str) -> str:
     return f"{group_path(group)}/resets"
 
 
+def prepared_path(group: str) -> str:
+    """Its children are what members have prepared before they take it over."""
+    return f"{group_path(group)}/prepared"
+
+
 def views_path(group: str) -> str:
     """Its children are the views of the members, for `group verify`."""
     return f"{group_path(group)}/views"
@@ -126,6 +131,8 @@ PID_KEY: Final = "pid"
 CAPACITY_KEY: Final = "capacity"
 RACK_KEY: Final = "rack"
 COMMIT_RATE_KEY: Final = "commit_rate_max"
+MOVES_MAX_KEY: Final = "moves_max"
+PREPARE_KEY: Final = "prepare_ms"
 
 SubscriptionKind = Literal["zkgroup", "jvm", "unknown"]
 
@@ -203,12 +210,22 @@ class Registration:
 
     def evaluated(self, member: str, threads: Mapping[str, int]) -> EvaluatedMember:
         """The member as assignment strategies see it, with these topics."""
-        return EvaluatedMember(member, threads, self.capacity, self.rack, is_jvm=self.strategy is None)
+        return EvaluatedMember(member, threads, self.capacity, self.rack, self.preference.negotiates)
 
     @property
     def rack(self) -> str | None:
         """The published `client_rack`; None where it is not set."""
         return self._text(RACK_KEY)
+
+    @property
+    def moves_max(self) -> int | None:
+        """The published `rebalance_moves_max`; None where it is not set."""
+        return self._number(MOVES_MAX_KEY)
+
+    @property
+    def prepare_ms(self) -> int | None:
+        """The published bound for the preparation of a partition; None for a member that prepares nothing."""
+        return self._number(PREPARE_KEY)
 
     @property
     def exclude_internal(self) -> bool | None:

@@ -6,12 +6,19 @@ Numbers that may not fit 32 bits are stored as text, so that a JVM parser that r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Self
 
 from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition, ZnodeStat
-from zkgroup.znodes.consumers import Registration, group_path, resets_path, static_path, views_path
+from zkgroup.znodes.consumers import (
+    Registration,
+    group_path,
+    prepared_path,
+    resets_path,
+    static_path,
+    views_path,
+)
 from zkgroup.znodes.json_fields import (
     DATA_BYTES_MAX,
     INT32,
@@ -71,7 +78,8 @@ class Reset:
 class StoredAssignment:
     """`/consumers/<g>/plan`: the assignment znode, with the previous owners for the sticky strategy.
 
-    `{"version":1,"generation":"<pzxid>","inputs":"<hash>","owners":{topic:{partition:thread}}}`.
+    `{"version":1,"generation":"<pzxid>","inputs":"<hash>","owners":{topic:{partition:thread}}}`, and while
+    a rebalance goes in steps, `"moving":{topic:{partition:thread}}`.
     Written by the first member that computed it, fenced by its expected data version; every sticky claim
     checks that version. Persistent.
     """
@@ -80,6 +88,9 @@ class StoredAssignment:
     """The `pzxid` of `ids` of the snapshot that it was computed from."""
     inputs: str
     owners: Mapping[TopicPartition, str]
+    moving: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """The moves of this step of a rebalance: partition to the thread that had it; empty after the last
+    one."""
 
     @staticmethod
     def path(group: str) -> str:
@@ -87,14 +98,13 @@ class StoredAssignment:
 
     def encode(self) -> bytes:
         """Raises ConfigError if the assignment does not fit one request."""
-        topics: dict[str, dict[str, str]] = {}
-        for topic, partition, thread in sorted(
-            (tp.topic, tp.partition, who) for tp, who in self.owners.items()
-        ):
-            topics.setdefault(topic, {})[str(partition)] = thread
-        data = write_object(
-            {"version": 1, "generation": str(self.generation), "inputs": self.inputs, "owners": topics}
-        )
+        fields = {
+            "version": 1,
+            "generation": str(self.generation),
+            "inputs": self.inputs,
+            "owners": _by_topic(self.owners),
+        }
+        data = write_object({**fields, "moving": _by_topic(self.moving)} if self.moving else fields)
         if len(data) > DATA_BYTES_MAX:
             raise ConfigError(
                 f"plan of {len(self.owners)} partitions: expected at most {DATA_BYTES_MAX} bytes,"
@@ -105,14 +115,62 @@ class StoredAssignment:
     @classmethod
     def decode(cls, path: str, data: bytes | None) -> Self:
         fields = read_object(path, data, "a plan")
-        topics = object_of(path, fields, "owners")
-        owners = {
-            TopicPartition(topic, _partition(path, number)): text_of(path, partitions, number)
-            for topic in topics
-            for partitions in [object_of(path, topics, topic)]
-            for number in partitions
-        }
-        return cls(integer_text_of(path, fields, "generation"), text_of(path, fields, "inputs"), owners)
+        return cls(
+            integer_text_of(path, fields, "generation"),
+            text_of(path, fields, "inputs"),
+            _threads(path, object_of(path, fields, "owners")),
+            _threads(path, object_of(path, fields, "moving")) if "moving" in fields else {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPartitions:
+    """`/consumers/<g>/prepared/<member>`: the partitions that a member is ready to take over. Ephemeral.
+
+    `{"version":1,"generation":"<pzxid>","partitions":{topic:["0","1"]}}`. The present owners of these
+    partitions watch it, and release them then.
+    """
+
+    generation: int
+    """The `pzxid` of `ids` of the assignment that gives the partitions to this member."""
+    partitions: frozenset[TopicPartition]
+
+    @staticmethod
+    def path(group: str, member: str) -> str:
+        return f"{prepared_path(group)}/{member}"
+
+    def encode(self) -> bytes:
+        topics: dict[str, list[str]] = {}
+        for tp in sorted(self.partitions):
+            topics.setdefault(tp.topic, []).append(str(tp.partition))
+        return write_object({"version": 1, "generation": str(self.generation), "partitions": topics})
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "what a member has prepared")
+        topics = object_of(path, fields, "partitions")
+        partitions = []
+        for topic, numbers in topics.items():
+            if not isinstance(numbers, list) or not all(isinstance(number, str) for number in numbers):
+                raise CorruptZnodeError(path, f"a list of partition numbers of {topic!r}", show(numbers))
+            partitions += [TopicPartition(topic, _partition(path, number)) for number in numbers]
+        return cls(integer_text_of(path, fields, "generation"), frozenset(partitions))
+
+
+def _by_topic(threads: Mapping[TopicPartition, str]) -> dict[str, dict[str, str]]:
+    topics: dict[str, dict[str, str]] = {}
+    for topic, partition, thread in sorted((tp.topic, tp.partition, who) for tp, who in threads.items()):
+        topics.setdefault(topic, {})[str(partition)] = thread
+    return topics
+
+
+def _threads(path: str, topics: Mapping[str, object]) -> dict[TopicPartition, str]:
+    return {
+        TopicPartition(topic, _partition(path, number)): text_of(path, partitions, number)
+        for topic in topics
+        for partitions in [object_of(path, topics, topic)]
+        for number in partitions
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ _OF_GROUPS: Final = {
     "ids": "the group shares partitions with this member, which cannot start",
     "owners": "no member can claim the partition",
     "views": "it says what a former member has computed",
+    "prepared": "the owner of a partition takes a former member to be ready for it",
 }
 
 
@@ -46,7 +47,7 @@ def effect_without_session(path: str) -> str | None:
     if parent in _OF_BROKERS:
         return _OF_BROKERS[parent] if number_of(name) is not None else None
     match path.split("/"):
-        case ["", "consumers", _, "ids" | "views" as kind, _]:
+        case ["", "consumers", _, "ids" | "views" | "prepared" as kind, _]:
             return _OF_GROUPS[kind]
         case ["", "consumers", _, "owners" as kind, _, partition] if number_of(partition) is not None:
             return _OF_GROUPS[kind]

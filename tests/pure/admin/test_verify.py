@@ -286,6 +286,27 @@ def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: Memory
     assert (found.assignor, found.state) == ("roundrobin", GroupState.STABLE)
 
 
+def test_a_group_between_two_steps_of_a_rebalance_is_rebalancing(world: MemoryGroups) -> None:
+    """Owned as the step says, with more moves to come (recipes 4)."""
+    world.topic("orders", 2)
+    session = world.member("g", "a", {"orders": 1}, {**OURS, "strategy": "sticky"})
+    snapshot = read_snapshot(world.ensemble, "g")
+    members = expected_ownership(snapshot).members
+    owners = {TopicPartition("orders", n): "g_a-0" for n in range(2)}
+    inputs = inputs_digest("sticky", members, {"orders": (0, 1)})
+    for tp in owners:
+        world.own("g", tp.topic, tp.partition, "g_a-0", session)
+    world.pass_time(60)
+    path = StoredAssignment.path("g")
+    states = []
+    for moving in ({TopicPartition("orders", 1): "g_b-0"}, {}):
+        assert snapshot.generation is not None
+        world.server.put(path, StoredAssignment(snapshot.generation, inputs, owners, moving).encode())
+        states.append(describe(world.ensemble, "g").state)
+
+    assert states == [GroupState.REBALANCING, GroupState.STABLE]
+
+
 def test_members_that_differ_are_named_without_their_strategy_installed_here(world: MemoryGroups) -> None:
     """Nothing can be expected then, but most published results name the one that differs (recipes 11)."""
     world.topic("orders", 2)

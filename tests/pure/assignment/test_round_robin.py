@@ -67,14 +67,14 @@ def test_two_topics_are_dealt_in_one_pass() -> None:
 )
 def test_unequal_subscriptions_beside_a_jvm_member_are_refused(group: list[EvaluatedMember]) -> None:
     """A JVM member would fail its rebalance; here it is an error before any znode is touched."""
-    jvm = EvaluatedMember("c3", {"a": 1, "b": 1}, is_jvm=True)
+    jvm = EvaluatedMember("c3", {"a": 1, "b": 1}, negotiates=False)
     with pytest.raises(AssignmentError, match=r"topics 'a' and 'b' to differ in c\d-\d"):
         assign("roundrobin", [*group, jvm], {"a": [0], "b": [0]})
 
 
 def test_a_topic_that_does_not_exist_counts_for_the_precondition() -> None:
     """Subscriptions are compared, not existing topics."""
-    group = [EvaluatedMember("c1", {"a": 1, "missing": 1}), EvaluatedMember("c2", {"a": 1}, is_jvm=True)]
+    group = [EvaluatedMember("c1", {"a": 1, "missing": 1}), EvaluatedMember("c2", {"a": 1}, negotiates=False)]
 
     with pytest.raises(AssignmentError):
         assign("roundrobin", group, {"a": [0]})

@@ -223,6 +223,9 @@ class Application(RebalanceListener):
         self._assigned = [lease.token for lease in leases]
         self._do_inside()
 
+    def on_prepare(self, partitions: Sequence[TopicPartition]) -> None:
+        self.figures["preparations"] += 1
+
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._do_inside()
 

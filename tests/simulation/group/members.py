@@ -39,6 +39,7 @@ class SteppedRunner:
         """Calls whose return is no longer awaited, and that have not returned yet."""
         self._errors: dict[CallbackCall, BaseException] = {}
         self._inside = False
+        self._other: SteppedRunner | None = None
         self.may_return: Callable[[], bool] = lambda: True
         """Whether the running callback can return."""
 
@@ -53,6 +54,22 @@ class SteppedRunner:
             self._running = None
             self._left.append(call)
         return True
+
+    def another(self) -> SteppedRunner:
+        """The one for `on_prepare`."""
+        made = SteppedRunner()
+        self._other = made
+        return made
+
+    @property
+    def can_prepare(self) -> bool:
+        """Whether `on_prepare` is to be called, or to return."""
+        return self._other is not None and (self._other.can_begin or self._other._running is not None)
+
+    def prepare(self) -> None:
+        """Has `on_prepare` begin, or return."""
+        assert self._other is not None
+        (self._other.begin if self._other.can_begin else self._other.finish)()
 
     @property
     def running(self) -> CallbackCall | None:

@@ -14,6 +14,9 @@ from zkgroup.znodes.brokers import Topic
 
 GROUP = "g"
 
+MOVES_MAX = 2
+"""The greatest `rebalance_moves_max` that is drawn."""
+
 FAULTS = (
     "lost_reply",
     "lost_request",
@@ -86,6 +89,8 @@ class GroupSetup:
     static_members: int = 0
     """The first members are static; all of them when it is large."""
 
+    prepares: tuple[bool, ...] = (False,)
+    """Which members prepare partitions before they take them over, in turn."""
     traits: tuple[Mapping[str, Any], ...] = ({},)
     """Settings of the members, in turn, which differ between them."""
 
@@ -105,6 +110,7 @@ class GroupSetup:
             server_tick_ms=500,
             verify_interval_ms=2000,
             publish_interval_ms=3000,
+            prepare_timeout_ms=2000,
             ack_mode=self.habits.ack_mode,
             auto_commit_enable=self.auto_commit,
             auto_commit_interval_ms=3000,
@@ -149,6 +155,9 @@ def draw(seed: int, steps: int) -> GroupSetup:
         grace_ms=rng.choice((None, None, 3000, 10_000)),
         static_members=rng.choice((2, members + 2)),
         traits=_traits(random.Random(f"traits of {seed}"), strategy),
+        prepares=random.Random(f"preparations of {seed}").choice(
+            ((False,), (False,), (True,), (True, False))
+        ),
     )
     return replace(
         setup, weights={**weights, **{fault: rng.choice((0.0, 0.0, 4.0, 8.0)) for fault in FREEZES}}
@@ -162,6 +171,9 @@ def _traits(rng: random.Random, strategy: str) -> tuple[Mapping[str, Any], ...]:
         for each in found:
             names = rng.choice((strategy, "sticky,range", "range,sticky", "range"))
             each["partition_assignment_strategy"] = names
+    if rng.random() < 0.4 and strategy == "sticky":
+        for each in found[: rng.choice((7, 7, 7, 6))]:
+            each["rebalance_moves_max"] = rng.choice((1, MOVES_MAX))
     drawn = ("capacity", (1, 1, 2, 5), 0.2), ("client_rack", "ab", 0.2), ("commit_rate_max", (1, 2, 20), 0.2)
     for name, values, chance in drawn:
         if rng.random() < chance:

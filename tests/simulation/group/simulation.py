@@ -105,7 +105,8 @@ class Goal:
         )
         if strategy is not None and needs_previous(strategy):
             path = StoredAssignment.path(self._group)
-            return StoredAssignment.decode(path, tree[path].data).owners if path in tree else {}
+            plan = StoredAssignment.decode(path, tree[path].data) if path in tree else None
+            return plan.owners if plan is not None and not plan.moving else {}
         try:
             racks = racks_of_replicas(replicas, {0: "a"} if BROKER in tree else {})
             return assign(strategy or DEFAULT_STRATEGY, members, partitions, None, racks).owners
@@ -204,6 +205,9 @@ class GroupConvergence:
     @staticmethod
     def _step(actor: ConsumingActor) -> bool:
         did = actor.has_work and actor.run() > 0
+        if actor.runner.can_prepare:
+            actor.runner.prepare()
+            did = True
         if actor.runner.can_begin:
             actor.begin_callback()
             did = True
@@ -323,6 +327,8 @@ class Simulation(Schedule[GroupSetup, GroupWorld]):
         actions = application.actions() if self.rng.random() < 0.5 else []
         if actor.can_fetch:
             actions.append(actor.fetch)
+        if runner.can_prepare:
+            actions.append(runner.prepare)
         if runner.can_begin:
             actions.append(actor.begin_callback)
         if not self.world.callbacks_hang:

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from tests.simulation.group.setup import MOVES_MAX
 from tests.simulation.schedule import ScheduleRecording
 from zkgroup.consumer.machine import events as ef
 from zkgroup.consumer.machine import events as ev
@@ -21,7 +22,7 @@ from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.testing.memory_zookeeper.tree import AnyOperation, CreatedNode, DataSet, DataTree, Deleted
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.group_history import GroupHistory
-from zkgroup.znodes.group_records import Freeze
+from zkgroup.znodes.group_records import Freeze, StoredAssignment
 from zkgroup.znodes.ids import split_thread_id
 
 
@@ -52,6 +53,7 @@ class GroupAudit:
         self._has_let_go = has_let_go
         self._frozen = Freeze.path(group)
         self._history = GroupHistory.path(group)
+        self._plan = StoredAssignment.path(group)
         self._recording = recording
         self._records_seen = 0
         self._applied: set[tuple[str, str, int]] = set()
@@ -112,7 +114,26 @@ class GroupAudit:
         self._check_freeze(entry, member, created)
         self._check_history(entry)
         for operation in entry.operations:
+            if isinstance(operation, SetData) and operation.path == self._plan:
+                self._check_step(entry, operation)
             self._check_operation(entry, operation, member, created)
+
+    def _check_step(self, entry: LoggedTransaction, operation: SetData) -> None:
+        """At most so many moves at a time, and the next ones when these are done (recipes 4)."""
+        before = self._tree.read(self._plan)
+        assert before is not None
+        last = StoredAssignment.decode(self._plan, before.data)
+        step = StoredAssignment.decode(self._plan, operation.data)
+        self.figures["moves in steps"] += len(step.moving)
+        if len(step.moving) > MOVES_MAX:
+            self._fail(entry, f"{len(step.moving)} moves at a time")
+        if step.generation != last.generation or step.inputs != last.inputs:
+            return
+        for tp in last.moving:
+            path = f"{self._prefix}/owners/{tp.topic}/{tp.partition}"
+            owner = self._tree.read(path)
+            if owner is not None and (owner.data or b"").decode() != last.owners[tp]:
+                self._fail(entry, f"a step before {tp} has moved to {last.owners[tp]}: {self._text(path)}")
 
     def _check_freeze(self, entry: LoggedTransaction, member: str, created: set[str]) -> None:
         """Nothing moves in a frozen group but by leaving, and by claims where it allows them (recipes 26)."""

@@ -90,6 +90,7 @@ class GroupWorld:
             subscription=self.setup.subscriptions[index % len(self.setup.subscriptions)],
             settings=self.setup.settings(index),
             version="sim",
+            prepares=self.setup.prepares[index % len(self.setup.prepares)],
             jitter=self._rng.random,
             owns_client=not shares,
             request_bytes_max=self.setup.request_bytes_max,

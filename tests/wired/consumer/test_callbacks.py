@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
 from tests.waiting import PATIENCE_S
 from tests.wired.consumer.records import filled, polled
-from tests.worlds.public_apis import Api, Application, MemberWorld, orders, settings
+from tests.worlds.public_apis import (
+    Api,
+    Application,
+    AsyncListener,
+    Listener,
+    MemberWorld,
+    orders,
+    settings,
+)
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import MemberFailedError, NotOwnerError
+from zkgroup.model import TopicPartition
 
 ZERO, ONE, TWO, THREE = orders(0, 1, 2, 3)
 
@@ -154,3 +164,58 @@ def test_on_revoked_also_runs_on_close(api: Api, world: MemberWorld) -> None:
 
     assert app.next("revoked") == orders(0, 1, 2, 3)
     assert world.offsets() == {0: 3, 1: 3, 2: 3, 3: 3}
+
+
+def _warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the listeners an `on_prepare`."""
+
+    def on_prepare(self: Listener, partitions: Sequence[TopicPartition]) -> None:
+        self._application.call("prepare", list(partitions))
+
+    async def prepares(self: AsyncListener, partitions: Sequence[TopicPartition]) -> None:
+        await self._call("prepare", list(partitions))
+
+    monkeypatch.setattr(Listener, "on_prepare", on_prepare)
+    monkeypatch.setattr(AsyncListener, "on_prepare", prepares)
+
+
+def test_on_prepare_runs_beside_the_other_callbacks_while_the_old_owner_works(
+    api: Api, world: MemberWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old owner keeps its leases until it returns; meanwhile other callbacks run (recipes 27)."""
+    _warms_up(monkeypatch)
+    app = Application()
+    ready = app.hold("prepare")
+    try:
+        with (
+            api.member(client=world.client("a"), settings=settings(consumer_id="a")) as first,
+            api.member(client=world.client("b"), app=app, settings=settings(consumer_id="b")) as second,
+        ):
+            assert app.next("prepare") == [TWO, THREE]
+            assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE, TWO, THREE]
+            assert second.leases() == ()
+
+            ready.set()
+            assert [lease.topic_partition for lease in app.next("assigned")] == [TWO, THREE]
+            first.wait_until_stable(PATIENCE_S)
+            assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE]
+    finally:
+        ready.set()
+
+
+def test_an_error_of_on_prepare_ends_the_member(
+    api: Api, world: MemberWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of any other callback; the old owner keeps everything."""
+    _warms_up(monkeypatch)
+    app = Application(on={"prepare": lambda partitions: 1 / 0})
+    with api.member(client=world.client("a"), settings=settings(consumer_id="a")) as first:
+        first.wait_until_stable(PATIENCE_S)
+        second = api.member(client=world.client("b"), app=app, settings=settings(consumer_id="b"))
+        second.start()
+        world.until(lambda: second.state is MemberState.FAILED)
+
+        with pytest.raises(MemberFailedError, match="division"):
+            second.close()
+        first.wait_until_stable(PATIENCE_S)
+        assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE, TWO, THREE]

@@ -41,6 +41,7 @@ from zkgroup.znodes.consumers import (
     offset_path,
     offsets_path,
     owners_path,
+    prepared_path,
     resets_path,
     static_path,
     views_path,
@@ -213,7 +214,8 @@ class Deletions:
         owner_topics, owners = yield from self._list([owners_path(group_id)])
         root = group_path(group_id)
         below = yield from _children([root])
-        of_members = [resets_path(group_id), views_path(group_id), static_path(group_id)]
+        kinds = resets_path, views_path, static_path, prepared_path
+        of_members = [path(group_id) for path in kinds]
         leaves = [StoredAssignment.path(group_id), Freeze.path(group_id)]
         known = [owners_path(group_id), ids_path(group_id), *of_members, *leaves]
         is_ours = {*known, offsets_path(group_id), ProtocolMarker.path(group_id)}

@@ -25,6 +25,7 @@ from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy
 from zkgroup.assignment.strategies import common_strategies, needs_previous
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
+from zkgroup.consumer.machine.plan_steps import PlanSteps
 from zkgroup.consumer.machine.shared_results import (
     Terms,
     assign,
@@ -49,7 +50,7 @@ from zkgroup.model.requests import (
     Read,
     SetData,
 )
-from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, read_many, require_answers, write
+from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, require_answers, write
 from zkgroup.znodes.consumers import views_path
 from zkgroup.znodes.group_records import StoredAssignment, View
 from zkgroup.znodes.ids import split_thread_id, thread_id
@@ -87,6 +88,7 @@ class AssignmentComputer:
         """True if other members must first release partitions that this member gains."""
         self.is_outdated = False
         """A claim was refused at the assignment znode, which is then read before the next claim."""
+        self.steps = PlanSteps(context, paths, snapshot)
         self._has_read_topics_again = False
         self.missing_topics: frozenset[str] = frozenset()
         """Those of `topics` that do not exist; each was reported."""
@@ -95,6 +97,8 @@ class AssignmentComputer:
         """Drops the assignment: the registration is gone."""
         self.planned, self.plan_check = None, None
         self.is_waiting_for_brokers = self.waits_for_releases = self.is_outdated = False
+        if self._context.config.settings.rebalance_moves_max is not None:
+            self.steps.forget()
 
     def make(self) -> Procedure[None]:
         """Computes the assignment from the newest snapshot and applies it, unless it is outdated."""
@@ -107,6 +111,7 @@ class AssignmentComputer:
             if not self.is_waiting_for_brokers:
                 context.note("waiting_for_brokers")
             self.is_waiting_for_brokers, context.reason = True, "waiting_for_brokers"
+            self.steps.forget()
             self._snapshot.is_new = self.is_outdated = False  # a broker makes a new snapshot, and that a plan
             return
         self.is_waiting_for_brokers = False
@@ -119,11 +124,13 @@ class AssignmentComputer:
         """Keeps the assignment that the member carries out: the group is frozen."""
         self.is_waiting_for_brokers = self.waits_for_releases = self.is_outdated = False
         self._snapshot.is_new = False
+        self.steps.forget()
         self._context.owned.assign(self._snapshot.freeze.kept())
 
     def _planned(self, snapshot: MembershipSnapshot) -> Procedure[GroupAssignment | None]:
         strategy = self._strategy(snapshot)
         self.plan_check = None
+        self.steps.forget()
         if snapshot.not_evaluable:
             self._context.note("unsupported_subscription", members=list(snapshot.not_evaluable))
             return self._result(snapshot, strategy, {})
@@ -180,8 +187,9 @@ class AssignmentComputer:
     ) -> Procedure[GroupAssignment | None]:
         paths = self._paths
         inputs = inputs_digest(strategy, snapshot.members, snapshot.partitions, racks=snapshot.racks)
+        limit = self.steps.limit(snapshot)
         for _ in range(ASSIGNMENT_ROUNDS_MAX):
-            ((znode,),) = yield from read_many([paths.plan])
+            znode = yield from self.steps.read_plan(limit)
             plan: StoredAssignment | None = None
             if znode is not None:
                 try:
@@ -191,6 +199,7 @@ class AssignmentComputer:
             if plan is not None and znode is not None and plan.generation == snapshot.generation:
                 if plan.inputs == inputs:
                     self.plan_check = Check(paths.plan, znode.stat.version)
+                    self.steps.adopt(plan, znode.stat.version, strategy, limit)
                     return self._result(snapshot, strategy, plan.owners)
                 if not self._has_read_topics_again:
                     # Equal members, other topics: the snapshot may be older. One read after the znode is not.
@@ -200,9 +209,14 @@ class AssignmentComputer:
             if plan is not None and plan.generation > snapshot.generation:
                 self._read_again(snapshot)
                 return None
-            previous = plan.owners if plan is not None else None
-            owners = assign(strategy, snapshot.members, snapshot.partitions, previous, snapshot.racks).owners
-            data = StoredAssignment(snapshot.generation, inputs, owners).encode()
+            if limit is not None:
+                owners, moving = self.steps.after(snapshot, strategy, plan, limit)
+            else:
+                previous, moving = plan.owners if plan is not None else None, {}
+                owners = assign(
+                    strategy, snapshot.members, snapshot.partitions, previous, snapshot.racks
+                ).owners
+            data = StoredAssignment(snapshot.generation, inputs, owners, moving).encode()
             change: Operation = (
                 Create(paths.plan, data) if znode is None else SetData(paths.plan, data, znode.stat.version)
             )

@@ -15,7 +15,7 @@ is counted and handled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
@@ -88,6 +88,10 @@ class Claims:
         """Claims without a reply: read back before anything else is done."""
         self.failures = 0
         """Attempts in a row that found a blocked partition: refused claims, and reads of owners."""
+        self.on_blocked: Callable[[], None] = lambda: None
+        """Called when partitions are found to be owned by others."""
+        self.is_preparing: Callable[[], bool] = lambda: False
+        """Returns whether the application prepares blocked partitions, or has prepared them."""
         self.read_back_is_due = False
         self._not_before_ms = 0
         self._known_parents: set[str] = set()
@@ -363,13 +367,15 @@ class Claims:
         new = [tp for tp in blocked if tp in owned.assigned]
         if not new:
             return
-        self.failures += 1
+        if not self.is_preparing():  # else their owner keeps them for this member
+            self.failures += 1
         for tp in new:
             owned.wanted.discard(tp)
             owned.blocked[tp] = blocked[tp]
             known = self._watches.get(tp)
             if watch and (known is None or known.fired):
                 self._watch(tp)
+        self.on_blocked()
         backoff_ms = self._context.config.settings.rebalance_backoff_ms
         self._context.set_timer(
             READ_BACK_TIMER, self._context.now.ms + self._context.jittered(backoff_ms, 0.3)

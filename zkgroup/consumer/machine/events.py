@@ -45,6 +45,13 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparationDone:
+    """`on_prepare` has returned for the effect `Prepare` with this id."""
+
+    call_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommitRequested:
     """The application commits positions. Exactly one effect `FinishCommit` follows."""
 
@@ -115,6 +122,7 @@ Event = (
     Opened
     | SharedEvent
     | Revoked
+    | PreparationDone
     | CommitRequested
     | HandBackRequested
     | SubscriptionChanged
@@ -167,6 +175,15 @@ class Revoke:
     deadline_ms: int
     """At this time the machine goes on without `Revoked`, and emits `EndOverdue`."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Call `on_prepare`, then report `PreparationDone`; the partitions are not owned yet, and may never
+    be."""
+
+    call_id: int
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +274,7 @@ class Finish:
 OwnEffect = (
     Assign
     | Revoke
+    | Prepare
     | EndOverdue
     | EndLease
     | Lose

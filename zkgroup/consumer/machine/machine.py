@@ -43,6 +43,7 @@ from zkgroup.consumer.machine.overload import REJOIN_TIMER, TURN_TIMER, Turn
 from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.consumer.machine.scheduler import CLOSE_TIMER, Components, GroupLeave, Scheduler
 from zkgroup.consumer.machine.static_members import AWAY_TIMER
+from zkgroup.consumer.machine.warm_up import WARM_UP_TIMER
 from zkgroup.model import LeaseGrant, StaticSubscription, Subscription, TopicPartition
 from zkgroup.model.ports import Instant
 from zkgroup.model.requests import Session
@@ -191,6 +192,8 @@ class MemberMachine:
                 context.change_state(MemberState.JOINING, "opened")
             case ev.Revoked():
                 self._components.releases.revoked(event)
+            case ev.PreparationDone(call_id):
+                self._components.new_owner.prepared(call_id)
             case ev.HandBackRequested(partitions):
                 self._hand_back(partitions)
             case ev.SubscriptionChanged(subscription):
@@ -226,6 +229,7 @@ class MemberMachine:
             READ_BACK_TIMER: components.claims.schedule_read_back,
             SNAPSHOT_TIMER: nothing,
             TURN_TIMER: nothing,
+            WARM_UP_TIMER: components.old_owner.overdue,
             CLAIM_TIMER: nothing,
             COMMIT_RATE_TIMER: nothing,
             AWAY_TIMER: components.snapshot.away.timer_fired,
@@ -254,6 +258,8 @@ class MemberMachine:
             self._group_leave.session_over("session_lost")
         context.connected_to(session)
         components.snapshot.forget_watches()
+        components.assignments.steps.forget_watch()
+        components.old_owner.forget_watches()
         components.resets.forget_watches()
         components.membership.reconnected()
         self._scheduler.end_backoff()

@@ -47,13 +47,21 @@ from zkgroup.znodes.consumers import (
     offsets_topic_path,
     owners_path,
     owners_topic_path,
+    prepared_path,
     resets_path,
     static_path,
     views_path,
 )
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.group_history import GroupHistory
-from zkgroup.znodes.group_records import Freeze, Reset, StaticMember, StoredAssignment, View
+from zkgroup.znodes.group_records import (
+    Freeze,
+    PreparedPartitions,
+    Reset,
+    StaticMember,
+    StoredAssignment,
+    View,
+)
 
 NO_POSITION_FLOOR = -1
 """The floor after a seek of the application in this claim: it may go back to any offset."""
@@ -148,6 +156,8 @@ class Ownership:
     """Partitions to release, with the processed position to commit; None if it is unchanged."""
     orphaned: set[TopicPartition] = field(default_factory=set)
     """Orphaned claims: owner znodes that may be this member's and cannot be adopted. They are released."""
+    kept: set[TopicPartition] = field(default_factory=set)
+    """Partitions of another member that are owned until it has prepared them."""
     handed_back: set[TopicPartition] = field(default_factory=set)
     """Partitions that the application gave up until a later assignment."""
     claims_count: int = 0
@@ -155,7 +165,9 @@ class Ownership:
     @property
     def is_settled(self) -> bool:
         """Returns whether the member owns what it is assigned and nothing else."""
-        return not (self.wanted or self.blocked or self.revoking or self.releasing or self.orphaned)
+        return not (
+            self.wanted or self.blocked or self.revoking or self.releasing or self.orphaned or self.kept
+        )
 
     @property
     def is_giving_up(self) -> bool:
@@ -173,6 +185,7 @@ class Ownership:
         """Removes an owned partition from every stage; it is wanted again if it is assigned."""
         owned = self.partitions.pop(tp)
         self.releasing.pop(tp, None)
+        self.kept.discard(tp)
         for revocation in self.revoking.values():
             revocation.partitions.discard(tp)
         self.want(tp)
@@ -185,12 +198,13 @@ class Ownership:
     def assign(self, assigned: Mapping[TopicPartition, int]) -> None:
         """Takes a new assignment. Partitions that are being given up can be claimed only after that."""
         self.assigned = assigned
+        self.kept.clear()
         self.blocked = {tp: by for tp, by in self.blocked.items() if tp in assigned}
         self.wanted = {tp for tp in assigned if tp not in self.partitions and tp not in self.blocked}
 
     def to_revoke(self) -> tuple[TopicPartition, ...]:
         """Owned partitions that are not assigned (to that thread) and not yet being given up."""
-        on_their_way = set(self.releasing)
+        on_their_way = self.kept.union(self.releasing)
         for revocation in self.revoking.values():
             on_their_way |= revocation.partitions
         return tuple(
@@ -204,6 +218,7 @@ class Ownership:
     def hand_back(self, partitions: Iterable[TopicPartition]) -> None:
         """Unassigns partitions until a later assignment, as the application asked."""
         self.handed_back.update(partitions)
+        self.kept -= self.handed_back
         self.assigned = {tp: thread for tp, thread in self.assigned.items() if tp not in self.handed_back}
         self.wanted -= self.handed_back
         for tp in self.handed_back:
@@ -223,6 +238,7 @@ class Ownership:
             self.revoking,
             self.releasing,
             self.orphaned,
+            self.kept,
         ):
             stage.clear()
         self.handed_back.clear()
@@ -266,6 +282,8 @@ class MemberConfig:
     """Process id published in the registration; None for none."""
     jitter: Callable[[], float] = lambda: 0.5
     """Returns a random number in [0, 1). The only source of randomness of the machine."""
+    prepares: bool = False
+    """True if the application has `on_prepare`; then `prepare_timeout_ms` is published."""
     owns_client: bool = True
     """True if the client belongs to this member alone: a machine that fails may close its session."""
     creates_parents: bool = True
@@ -290,6 +308,8 @@ class GroupPaths:
         self.own_static = StaticMember.path(group, member_id)
         self.history = GroupHistory.path(group)
         self.view = View.path(group, member_id)
+        self.prepared_parent = prepared_path(group)
+        self.prepared = PreparedPartitions.path(group, member_id)
         self.parents = (
             consumers_path(),
             group_path(group),
@@ -300,6 +320,9 @@ class GroupPaths:
             views_path(group),
         )
         """The persistent znodes that a member creates if they are missing, in this order."""
+
+    def prepared_by(self, member: str) -> str:
+        return PreparedPartitions.path(self._group, member)
 
     def registration(self, member: str) -> str:
         return Registration.path(self._group, member)

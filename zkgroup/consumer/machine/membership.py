@@ -71,6 +71,8 @@ from zkgroup.znodes.consumers import (
     COMMIT_RATE_KEY,
     FEATURES,
     FEATURES_KEY,
+    MOVES_MAX_KEY,
+    PREPARE_KEY,
     RESTART_GRACE_KEY,
     Registration,
 )
@@ -290,6 +292,8 @@ class Membership:
             "capacity": settings.capacity,
             "rack": settings.client_rack,
             COMMIT_RATE_KEY: settings.commit_rate_max,
+            MOVES_MAX_KEY: settings.rebalance_moves_max,
+            PREPARE_KEY: settings.prepare_timeout_ms if self._context.config.prepares else None,
         }
         extensions.update({key: str(value) for key, value in published.items() if value is not None})
         return Registration.of(self.subscription, self._context.now.wall_ms, extensions).encode()

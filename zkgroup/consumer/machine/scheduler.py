@@ -12,7 +12,7 @@ registration. Every leave has a deadline.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zkgroup.consumer.machine.assignment import AssignmentComputer, ViewPublisher
@@ -26,7 +26,9 @@ from zkgroup.consumer.machine.membership import Membership, SessionLease
 from zkgroup.consumer.machine.overload import MemberTurns, RejoinPause
 from zkgroup.consumer.machine.release import REVOKE_TIMER, Releases
 from zkgroup.consumer.machine.transactions import guard
+from zkgroup.consumer.machine.warm_up import NewOwner, OldOwner
 from zkgroup.errors import AccessDeniedError, RebalanceFailedError
+from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Sync
 from zkgroup.runtime.procedures import (
     BACKOFF_MS,
@@ -62,6 +64,11 @@ class Components:
         self.resets = ResetWatch(context, paths, self.commits)
         self.history = HistoryWriter(context, paths, self.snapshot, self.assignments)
         self.verification = OwnerVerification(context, paths, self.snapshot, self.history)
+        self.new_owner = NewOwner(context, paths, self.snapshot, self.assignments)
+        self.old_owner = OldOwner(context, paths, self.snapshot, self.assignments)
+        if config.prepares:
+            self.claims.is_preparing = lambda: self.new_owner.is_preparing
+            self.claims.on_blocked = self.new_owner.blocked
         self.views = ViewPublisher(context, paths, self.assignments, self.history)
 
 
@@ -75,6 +82,7 @@ class Scheduler(ProcedureLoop[Effect]):
     def __init__(self, components: Components) -> None:
         super().__init__(components.context)
         self._components = components
+        components.old_owner.revoke = self._revoke
         self.has_left_group = False
         """True if the member does not register until the application polls."""
         self.session_ends = False
@@ -214,12 +222,16 @@ class Scheduler(ProcedureLoop[Effect]):
         if self.is_leaving:
             return None
         takes_snapshot = p.snapshot.settling.is_due
-        must_plan = p.snapshot.is_new or p.assignments.is_outdated
+        must_plan = p.snapshot.is_new or p.assignments.is_outdated or p.assignments.steps.is_outdated
         if (takes_snapshot or must_plan) and p.turns.has_turn():
             return ("snapshot", self._take_snapshot) if takes_snapshot else ("plan", self._plan)
         if p.snapshot.freeze.is_end_due:
             return "end the freeze", p.snapshot.freeze.end
-        return None
+        if p.old_owner.is_due:
+            return "read what is prepared", p.old_owner.read
+        if p.new_owner.is_due:
+            return "publish what is prepared", p.new_owner.publish
+        return ("next step", p.assignments.steps.advance) if p.assignments.steps.is_due else None
 
     def _claiming(self) -> Work | None:
         p = self._components
@@ -241,6 +253,7 @@ class Scheduler(ProcedureLoop[Effect]):
             return None
         must_verify = p.verification.is_due or (p.views.is_due and p.history.must_read)
         if must_verify and p.turns.has_turn():
+            p.assignments.steps.check_again()
             return "verify", p.verification.verify
         if p.snapshot.away.is_due:
             return "attend to away members", p.snapshot.away.attend
@@ -295,15 +308,19 @@ class Scheduler(ProcedureLoop[Effect]):
             return
         if p.snapshot.is_new or p.assignments.is_waiting_for_brokers:
             return
-        settings, snapshot = p.context.config.settings, p.snapshot.newest
-        deadline_ms = settings.revoke_timeout_ms
+        p.new_owner.assigned()
+        self._revoke(p.old_owner.keep(p.context.owned.to_revoke()))
+        if p.assignments.waits_for_releases and not p.context.owned.is_giving_up:
+            others_ms = max(2 * p.context.config.settings.settle_ms, p.snapshot.settling.pace.took_ms)
+            p.claims.put_off(p.context.jittered(others_ms, 0.25))
+
+    def _revoke(self, lost: Sequence[TopicPartition]) -> None:
+        """Revokes partitions that others get."""
+        p = self._components
+        deadline_ms, snapshot = p.context.config.settings.revoke_timeout_ms, p.snapshot.newest
         if snapshot is not None and snapshot.has_foreign_members:
             deadline_ms = min(deadline_ms, JVM_REVOKE_MS_MAX)
-        lost = p.context.owned.to_revoke()
         p.releases.revoke(lost, "rebalance", p.context.now.ms + deadline_ms)
-        if p.assignments.waits_for_releases and not p.context.owned.is_giving_up:
-            others_ms = max(2 * settings.settle_ms, p.snapshot.settling.pace.took_ms)
-            p.claims.put_off(p.context.jittered(others_ms, 0.25))
 
 
 CLOSE_TIMER = "close"
@@ -369,6 +386,8 @@ class GroupLeave:
         left_over = {*context.owned.partitions, *context.owned.orphaned, *components.claims.unknown_outcomes}
         context.lose(list(context.owned.partitions), reason)
         components.releases.forget_calls()
+        if context.config.prepares:
+            components.new_owner.forget()
         context.owned.clear()
         if context.session is not None:
             context.owned.orphaned |= left_over  # the session goes on, and with it the owner znodes
@@ -524,6 +543,8 @@ class GroupLeave:
 
     def _delete_registration(self) -> Procedure[None]:
         yield from self._components.views.remove()
+        if self._components.context.config.prepares:
+            yield from self._components.new_owner.remove()
         yield from self._components.membership.remove(keep=self._leaving is not None and self._leaving.keep)
 
     def _has_left(self) -> None:

@@ -1,0 +1,118 @@
+"""Rebalances in steps: `rebalance_moves_max` (recipes 4)."""
+
+from __future__ import annotations
+
+from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, owned
+from zkgroup.model.requests import Read
+from zkgroup.settings import GroupSettings
+from zkgroup.znodes.consumers import Registration
+from zkgroup.znodes.group_records import StoredAssignment
+
+PLAN = f"/consumers/{GROUP}/plan"
+
+
+class WatchedPlan:
+    """Counts the partitions that are on their way at each write of the assignment znode and of owners."""
+
+    def __init__(self, stage: SteppedGroup) -> None:
+        self.stage = stage
+        self.most = 0
+
+    def look(self) -> None:
+        """Owners that a living member has lost, and that their new one does not have yet."""
+        plan = self.stage.server.find(PLAN)
+        if plan is None:
+            return
+        planned = StoredAssignment.decode(PLAN, plan.data)
+        owners = self.stage.owners()
+        moving = [
+            tp
+            for tp, who in planned.owners.items()
+            if tp in planned.moving and owners.get(tp.partition) != who
+        ]
+        self.most = max(self.most, len(moving))
+
+
+def _settings(limit: int | None) -> GroupSettings:
+    return GroupSettings(partition_assignment_strategy="sticky", rebalance_moves_max=limit)
+
+
+def _plan(stage: SteppedGroup) -> StoredAssignment:
+    znode = stage.server.find(PLAN)
+    assert znode is not None
+    return StoredAssignment.decode(PLAN, znode.data)
+
+
+def test_partitions_of_living_members_move_so_many_at_a_time() -> None:
+    """Six partitions, two more members: four moves, in steps of one; no step begins before the last is
+    done."""
+    stage = SteppedGroup({"t": 6})
+    stage.join("a", settings=_settings(2))
+    watched = WatchedPlan(stage)
+    for name in "bc":
+        stage.join(name, settings=_settings(1), run_ms=None)
+    for _ in range(400):
+        stage.run(10)
+        watched.look()
+
+    assert sorted(len(owned(actor)) for actor in stage.actors.values()) == [2, 2, 2]
+    assert all(map(is_stable, stage.actors.values()))
+    assert watched.most == 1
+    assert _plan(stage).moving == {}
+    views = [actor.machine.describe().owners for actor in stage.actors.values()]
+    assert views[0] == views[1] == views[2]
+
+
+def test_what_a_dead_member_had_is_no_move() -> None:
+    """Its partitions go to the others at once."""
+    stage = SteppedGroup({"t": 6})
+    for name in "abc":
+        stage.join(name, settings=_settings(1), run_ms=3000)
+    stage.actors["c"].kill()
+    stage.server.expire("client-c")
+    stage.run(9000)
+
+    assert sorted(len(owned(stage.actors[name])) for name in "ab") == [3, 3]
+
+
+def test_a_member_without_a_limit_switches_it_off() -> None:
+    """It would not read the next steps: everything moves at once, as without."""
+    stage = SteppedGroup({"t": 6})
+    stage.join("a", settings=_settings(1))
+    stage.join("b", settings=_settings(None), run_ms=700)
+
+    assert _plan(stage).moving == {}
+    assert sorted(stage.owners().values()).count("b-0") == 3
+
+
+def test_a_step_goes_on_over_a_disconnect_and_a_change_of_the_group() -> None:
+    """Moves under way count in the new assignment; a missed watch is made good."""
+    stage = SteppedGroup({"t": 8})
+    first = stage.join("a", settings=_settings(1))
+    stage.join("b", settings=_settings(1), run_ms=60)
+    stage.server.suspend("client-a")
+    stage.join("c", settings=_settings(1), run_ms=100)
+    stage.server.resume("client-a")
+    stage.run(8000)
+
+    assert sorted(len(owned(actor)) for actor in stage.actors.values()) == [2, 3, 3]
+    assert is_stable(first)
+
+
+def test_without_a_limit_no_watch_is_set_on_the_assignment_znode() -> None:
+    """It is read with other znodes' requests, as ever."""
+    stage = SteppedGroup({"t": 2})
+    first = stage.join("a", settings=_settings(None))
+    stage.join("b", settings=_settings(1))
+
+    assert not any(isinstance(request, Read) and request.path == PLAN for request in first.asked)
+
+
+def test_the_setting_is_published() -> None:
+    """As text; a registration that is damaged has none."""
+    stage = SteppedGroup()
+    stage.join("a", settings=_settings(3))
+    znode = stage.registration("a")
+
+    assert znode is not None
+    assert Registration.decode(znode.path, znode.data).moves_max == 3
