@@ -23,12 +23,12 @@ from zkgroup.admin.reassign.progress import (
     DONE,
     ReassignmentProgress,
     ReassignmentStatus,
-    list_reassignments,
     moving_partitions,
     verify_reassignments,
     wait_for_reassignments,
 )
 from zkgroup.admin.reassign.proposals import propose
+from zkgroup.admin.reassign.sizes import list_with_sizes, telling_bytes, with_bytes_left
 from zkgroup.admin.reassign.stored_plans import list_plans
 from zkgroup.admin.reassign.submission import plan_reassignment
 from zkgroup.admin.undo import executions
@@ -41,9 +41,10 @@ from ..app import check_read, fail_check, output, shared
 from ..app import group as make_group
 from ..confirm import command_text, print_result, run_change
 from ..context import connected, target
-from ..param_types import SIZE, TEXT_FILE, Parsed, named_text
+from ..param_types import SIZE, SOME_TIME, TEXT_FILE, Parsed, named_text
 from ..params import (
     Consent,
+    broker_options,
     compat_option,
     confirm_options,
     disable_racks_option,
@@ -148,6 +149,7 @@ def generate(
 @notify_option
 @wait_options("every move has ended; then the throttle is removed")
 @confirm_options
+@broker_options
 def execute(
     file: IO[str],
     throttle: int | None,
@@ -169,7 +171,9 @@ def execute(
     with connected() as ensemble:
         plan = plan_reassignment(ensemble, moves, throttle=throttle, force=force, format=notify_format)
         result = _run(
-            lambda progress: reassign_change(ensemble, plan, progress),
+            lambda progress: reassign_change(
+                ensemble, plan, telling_bytes(ensemble, plan.request.moves, progress)
+            ),
             reassignments.reassigned,
             wait_s,
             clear,
@@ -190,6 +194,7 @@ def execute(
 )
 @wait_options("no move is under way")
 @confirm_options
+@broker_options
 def verify(file: IO[str] | None, clear_throttle: bool, wait_s: float | None, consent: Consent) -> None:
     """Check whether the reassignment of a file is done.
 
@@ -214,7 +219,9 @@ def verify(file: IO[str] | None, clear_throttle: bool, wait_s: float | None, con
             as_of, rows = verify_reassignments(ensemble, moves)
         else:
             with reassignments.progress() as show:
-                as_of, rows = wait_for_reassignments(ensemble, moves, wait_s, show)
+                tell = telling_bytes(ensemble, moves, show)
+                as_of, rows = wait_for_reassignments(ensemble, moves, wait_s, tell)
+        rows = with_bytes_left(ensemble, rows)
         all_done = all(row.status == DONE for row in rows)
         if clear_throttle:
             topics = {move.topic_partition.topic for move in moves}
@@ -236,12 +243,20 @@ def _verify_none(out: Output, consent: Consent) -> None:
 
 
 @reassign.command("list")
+@click.option(
+    "--window",
+    type=SOME_TIME,
+    metavar="DURATION",
+    help="Read twice, so far apart, and say how long each move will take at its rate.",
+)
 @watch_option
-def list_() -> None:
+@broker_options
+def list_(window: int | None) -> None:
     """List the moves under way and the stored plans.
 
     Moves requested through the brokers' own API are listed too. FROM are the replicas before the move; of a
-    move that has begun their order may have been another one.
+    move that has begun their order may have been another one. LEFT is what is still to be copied, where
+    brokers say how large their replicas are: those of zkgroup, and Kafka's from 1.0 on.
 
     \b
     Example:
@@ -249,7 +264,7 @@ def list_() -> None:
     """
     out = output()
     with connected() as ensemble:
-        as_of, rows, unreadable = list_reassignments(ensemble)
+        as_of, rows, unreadable = list_with_sizes(ensemble, window)
         plans, broken = list_plans(ensemble)
     unreadable = (*unreadable, *broken)
     if not reassignments.REASSIGNMENTS.print(

@@ -23,6 +23,7 @@ from zkgroup.broker.replicas.manager import ReplicaManager
 from zkgroup.broker.server.apis import BrokerApis
 from zkgroup.broker.server.control_requests import ControlRequestHandler
 from zkgroup.broker.server.handlers import Answer, RequestContext
+from zkgroup.broker.server.log_dirs import IN_MEMORY, LogDirHandlers
 from zkgroup.broker.server.metadata_cache import MetadataCache
 from zkgroup.broker.server.metadata_requests import cached
 from zkgroup.broker.server.produce_requests import ProducerIdManager
@@ -165,6 +166,7 @@ class RecordBrokers:
             clock=self.clock,
             replicas=thread,
             producer_ids=producer_ids,
+            further=LogDirHandlers(thread, IN_MEMORY, cache.knows).rows(),
         )
         requests: list[Request] = []
 

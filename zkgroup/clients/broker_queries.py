@@ -47,9 +47,16 @@ class QueryClient:
 
     async def version(self, kind: type[Request]) -> int:
         """The highest version of a request that both know. Raises what `ask` raises."""
+        return min((await self._known()).get(kind.API, 0), kind.VERSIONS[-1])
+
+    async def serves(self, kind: type[Request]) -> bool:
+        """Returns whether the broker says that it serves a request. Raises what `ask` raises."""
+        return kind.API in await self._known()
+
+    async def _known(self) -> dict[int, int]:
         if self._versions is None:
             self._versions = await self._served() if self._negotiates else {}
-        return min(self._versions.get(kind.API, 0), kind.VERSIONS[-1])
+        return self._versions
 
     async def ask(self, request: Request, kind: type[ResponseT], *, version: int | None = None) -> ResponseT:
         """The response, in the highest version by default. Raises OSError, EOFError or WireError."""

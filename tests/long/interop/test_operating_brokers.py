@@ -18,6 +18,9 @@ from tests.long.interop.servers import RealBroker, RealZooKeeper
 from tests.long.interop.toolbox import Toolbox
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.shell import Ran, Shell
+from zkgroup.clients.addresses import BrokerAddress
+from zkgroup.clients.log_dirs import NOT_SERVED, read_replica_sizes
+from zkgroup.model import TopicPartition
 
 REGISTERED = {"0.8.2.2": 1, "1.1.1": 4, "2.8.2": 5, "3.9.1": 5}
 SECOND_REFUSED = ("currently in progress", "existing assignment", "existing partition assignment")
@@ -85,6 +88,14 @@ class Operated:
         path = self.folder / name
         path.write_text(json.dumps({"version": 1, "partitions": entries}))
         return str(path)
+
+    def sizes(self, tp: TopicPartition) -> list[int | str]:
+        """The bytes of a partition at both brokers, or why one does not say them."""
+        addresses = {}
+        for number, one in enumerate(self.brokers, 1):
+            host, _, port = one.address.rpartition(":")
+            addresses[number] = BrokerAddress(host, int(port), negotiates=not self.is_old)
+        return list(read_replica_sizes(addresses, [(tp, 1), (tp, 2)], 10_000).values())
 
     def moved(self, file: str) -> int:
         """How many partitions of a file Kafka's `--verify` calls moved."""
@@ -262,6 +273,12 @@ def test_partitions_are_moved(operated: Operated) -> None:
     eventually(lambda: operated.moved(file) == 3, what="their tool says the same")
     assert operated.json("reassign", "list")["reassignments"] == []
     assert operated.json("config", "describe", "--entity-type", "brokers")["configs"] == []
+    sizes = operated.sizes(TopicPartition("moved", 0))
+    if int(operated.release.partition(".")[0]) == 0:
+        assert sizes == [NOT_SERVED, NOT_SERVED]
+    else:
+        assert isinstance(sizes[0], int)
+        assert sizes[0] == sizes[1] > 0
 
 
 def test_preferred_replicas_are_elected(operated: Operated) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from zkgroup_cli.commands.config import split_settings
 from zkgroup_cli.reassignments import progress, progress_text
@@ -48,6 +50,10 @@ def test_progress_has_rate_and_time_left() -> None:
     quick = ReassignmentProgress(done=11, total=12, elapsed_ms=11_000)
     assert progress_text(quick).endswith("1s left")
     assert progress_text(ReassignmentProgress(done=12, total=12, elapsed_ms=9)) == "12 of 12 partitions done"
+    sized = ReassignmentProgress(done=3, total=12, elapsed_ms=60_000, bytes_left=4_200_000_000)
+    assert progress_text(sized) == "3 of 12 partitions done, 4.2 GB left"
+    told = progress_text(replace(sized, bytes_done=2_100_000_000))
+    assert told == "3 of 12 partitions done, 4.2 GB left at 35.0 MB/s, 2m left"
 
 
 def test_without_a_terminal_a_line_comes_at_each_change(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ ALICE = ClientSecurity(
 ASKING = (
     "exporter", "produce", "consume", "group list", "group describe", "group check", "group verify",
     "group delete", "group freeze", "group prune", "group rename",
+    "reassign execute", "reassign list", "reassign verify",
     "offsets show", "offsets reset", "topic describe", "broker describe", "coordinator describe", "status",
     "doctor",
 )  # fmt: skip

@@ -7,7 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from zkgroup.admin import Compat, NotifyFormat
 from zkgroup.admin.change import ChangeResult, nothing
 from zkgroup.admin.client.base import AdminBase, Listing, Partitions, listing_of, moves_of, selection_of
-from zkgroup.admin.reassign import cancellation, execution, progress, proposals, stored_plans, submission
+from zkgroup.admin.reassign import (
+    cancellation,
+    execution,
+    progress,
+    proposals,
+    sizes,
+    stored_plans,
+    submission,
+)
 from zkgroup.admin.reassign.cancellation import CancelPlan, Removal
 from zkgroup.admin.reassign.proposals import PhasedPlan, PlanRequest
 from zkgroup.admin.reassign.stored_plans import PlanDescription
@@ -86,9 +94,14 @@ class ReassignmentMethods(AdminBase):
             return listing_of(*progress.verify_reassignments(self._ensemble, moves))
         return listing_of(*progress.wait_for_reassignments(self._ensemble, moves, wait_s, nothing))
 
-    def list_reassignments(self) -> Listing[progress.ReassignmentStatus]:
-        """Every reassignment under way."""
-        return listing_of(*progress.list_reassignments(self._ensemble))
+    def list_reassignments(self, *, window_s: float | None = None) -> Listing[progress.ReassignmentStatus]:
+        """Every reassignment under way, with the bytes left as far as brokers say their sizes.
+
+        Args:
+            window_s: reads twice, so many seconds apart, and says how long each move takes at its rate.
+        """
+        window_ms = None if window_s is None else round(window_s * 1000)
+        return listing_of(*sizes.list_with_sizes(self._ensemble, window_ms))
 
     def cancel_reassignments(
         self,

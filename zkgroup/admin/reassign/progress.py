@@ -41,6 +41,10 @@ class ReassignmentStatus:
     """`done`, `in_progress`, `failed` (not moving, and not where it shall be) or `unknown` (unreadable)."""
     detail: str | None = None
     """The reason why it has this status; None if there is nothing to add."""
+    bytes_left: int | None = None
+    """Of a move under way: the bytes still to be copied; None where brokers do not say their sizes."""
+    left_ms: int | None = None
+    """The time left at the rate of a window, in milliseconds; None without one, and where nothing came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,10 @@ class ReassignmentProgress:
     elapsed_ms: int
     done_before: int = 0
     """The number that were done when the waiting began: they do not count for the rate."""
+    bytes_left: int | None = None
+    """The bytes that are still to be copied; None where brokers do not say their sizes."""
+    bytes_done: int = 0
+    """Those copied since the waiting began."""
 
     @property
     def per_minute(self) -> float | None:
@@ -60,8 +68,15 @@ class ReassignmentProgress:
         return fresh * 60_000 / self.elapsed_ms if fresh and self.elapsed_ms else None
 
     @property
+    def bytes_per_second(self) -> float | None:
+        """None until something has been copied."""
+        return self.bytes_done * 1000 / self.elapsed_ms if self.bytes_done and self.elapsed_ms else None
+
+    @property
     def left_ms(self) -> int | None:
-        """Time left at that rate."""
+        """Time left at the rate in bytes, else in partitions."""
+        if self.bytes_left is not None and self.bytes_per_second is not None:
+            return round(self.bytes_left * 1000 / self.bytes_per_second)
         rate = self.per_minute
         return None if rate is None else round((self.total - self.done) * 60_000 / rate)
 
