@@ -20,6 +20,8 @@ class Alert(NamedTuple):
     command: str
 
 
+_GROUP: Final = r"""'{{ $labels.group | reReplaceAll "'" "'\"'\"'" }}'"""
+"""A group as a word of the shell: who registers a group chooses its name."""
 _DAY_S: Final = 86_400
 EXPIRES_S: Final = 14 * _DAY_S
 """A certificate that is valid for less is an alert."""
@@ -94,21 +96,21 @@ ALERTS: Final = (
         "zkgroup_group_members < max_over_time(zkgroup_group_members[1h])",
         *("5m", "warning"),
         "{{ $labels.group }} has {{ $value }} members, fewer than within the last hour.",
-        "zkgroup group describe {{ $labels.group }}",
+        f"zkgroup group describe {_GROUP}",
     ),
     Alert(
         "ZkgroupPartitionUnowned",
         "zkgroup_group_unowned_partitions > 0",
         *("5m", "critical"),
         "{{ $value }} partitions of {{ $labels.group }} have no owner.",
-        "zkgroup group verify {{ $labels.group }}",
+        f"zkgroup group verify {_GROUP}",
     ),
     Alert(
         "ZkgroupGroupInconsistent",
         'zkgroup_group_state{state="inconsistent"} == 1',
         *("5m", "warning"),
         "{{ $labels.group }} does not become what its members should make of it.",
-        "zkgroup group verify {{ $labels.group }}",
+        f"zkgroup group verify {_GROUP}",
     ),
     Alert(
         "ZkgroupConsumerStuck",
@@ -116,14 +118,14 @@ ALERTS: Final = (
         *("5m", "critical"),
         "{{ $labels.group }} does not advance in {{ $value }} partitions of {{ $labels.topic }}, which have"
         " lag: {{ $labels.verdict }}.",
-        "zkgroup group describe {{ $labels.group }}",
+        f"zkgroup group describe {_GROUP}",
     ),
     Alert(
         "ZkgroupLagGrows",
         'count without (partition, verdict) (zkgroup_group_verdict{verdict="warn"})',
         *("5m", "warning"),
         "{{ $labels.group }} is too slow for {{ $value }} partitions of {{ $labels.topic }}.",
-        "zkgroup group describe {{ $labels.group }}",
+        f"zkgroup group describe {_GROUP}",
     ),
     Alert(
         "ZkgroupCertificateExpires",

@@ -208,11 +208,13 @@ class Exporter:
         return not self._stopped
 
     def _fail(self, error: Exception, began_ms: int) -> None:
+        if self._stopped:
+            return  # the connection was closed under it
         is_ours = isinstance(error, ZkGroupError)
         reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
         if self._reading is None or self._reading.unknown != (reason,):
             _log.warning("nothing is known: %s", reason, exc_info=None if is_ours else error)
-        servers = () if self._stopped else ask_servers(self._settings.reading)
+        servers = ask_servers(self._settings.reading)
         took_s = (self._clock.now_ms() - began_ms) / 1000
         reading = EnsembleReading(
             time_ms=self._clock.wall_ms(), took_s=took_s, servers=servers, unknown=(reason,)

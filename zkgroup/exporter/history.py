@@ -28,6 +28,8 @@ CHANGES_MAX: Final = 100
 NAMED_MAX: Final = 100
 """Partitions and members that a change names; it counts all."""
 _UNKNOWN: Final = -1
+_LAG_MAX: Final = 2**63 - 1
+"""Offsets are anything that a broker or a client says, and lags are kept in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class ReadingHistory:
         for name in reading.groups:
             known = [lag for row in reading.partitions.get(name, ()) if (lag := row.lag) is not None]
             values = self._lags.setdefault(name, array("q", [_UNKNOWN]))
-            values[-1] = max(values[-1], sum(known) if known else _UNKNOWN)
+            values[-1] = max(values[-1], min(sum(known), _LAG_MAX) if known else _UNKNOWN)
 
     def _compare(self, name: str, seen: _Seen) -> None:
         before, self._seen[name] = self._seen.get(name), seen

@@ -103,7 +103,9 @@ def test_the_page_follows_the_readings(tab: Page, pages: LivePages) -> None:
     pages.group("h", "u", 1, ("m2",))
     pages.read()
     with pages.served() as url:
-        show(tab, f"{url}#group=g")
+        show(tab, url, (1280, 1600))
+        assert text(tab, "nav [aria-current]") == "Problems"
+        show(tab, f"{url}?#group=g")
         owner = "document.querySelector('#group .rows tbody tr:last-child').children[1].textContent"
         assert (text(tab, "#group-title"), tab.ask(owner)) == ("g", "g_m1-0")
         tab.ask("document.getElementById('filter').value = 'g'")

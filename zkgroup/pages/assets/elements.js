@@ -161,12 +161,13 @@ function hideTip() {
 /* Marks in the navigation which section is read. */
 function follow() {
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.getAttribute("href").slice(1), link]));
+  const near = new Set();
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      links.forEach((link) => link.removeAttribute("aria-current"));
-      links.get(entry.target.id).setAttribute("aria-current", "true");
-    }
+    for (const { target, isIntersecting } of entries) near[isIntersecting ? "add" : "delete"](target.id);
+    const first = [...links.keys()].find((id) => near.has(id));
+    if (!first) return;
+    links.forEach((link) => link.removeAttribute("aria-current"));
+    links.get(first).setAttribute("aria-current", "true");
   }, { rootMargin: "-15% 0px -80% 0px" });
   links.forEach((_, id) => seen.observe(document.getElementById(id)));
 }
