@@ -358,7 +358,7 @@ class Answer(NamedTuple):
 
 
 def explore(cfg: MovesConfiguration, limit_s: float = 600) -> Answer:
-    """Walks the whole graph. Raises TimeoutError after `limit_s` seconds."""
+    """Walks the whole graph, or up to the first violation. Raises TimeoutError after `limit_s` seconds."""
     model, begun = Model(cfg), time.monotonic()
     first = model.initial()
     came: dict[State, tuple[State, str] | None] = {first: None}
@@ -366,6 +366,8 @@ def explore(cfg: MovesConfiguration, limit_s: float = 600) -> Answer:
     violations: dict[str, list[str]] = {}
     queue, edges = [first], 0
     for s in queue:
+        if violations:
+            break
         if time.monotonic() - begun > limit_s:
             raise TimeoutError(f"{len(came)} states")
         for label, t, is_optional, bad in model.succ(s):
