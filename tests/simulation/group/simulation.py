@@ -21,6 +21,7 @@ from tests.simulation.schedule import Action, Schedule, ScheduleReport
 from zkgroup.assignment import DEFAULT_STRATEGY, agreed_strategy, assign
 from zkgroup.assignment.strategies import needs_previous
 from zkgroup.assignment.wildcards import evaluate
+from zkgroup.consumer.machine.commit_rate import SESSIONS_MAX
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.errors import AssignmentError
 from zkgroup.history import CheckOptions, check_history
@@ -29,7 +30,7 @@ from zkgroup.model.assignors import racks_of_replicas
 from zkgroup.testing.memory_zookeeper.leader import server_transactions
 from zkgroup.testing.memory_zookeeper.server import MemoryZooKeeper
 from zkgroup.znodes.brokers import Topic
-from zkgroup.znodes.consumers import Offset, Registration, ids_path
+from zkgroup.znodes.consumers import Offset, Registration, ids_path, static_path
 from zkgroup.znodes.group_records import Freeze, StoredAssignment
 
 
@@ -64,6 +65,10 @@ class Goal:
         late = [each.member_id for each in actors if ids and each.describe().generation != ids.stat.pzxid]
         if late:  # the next assignment may claim what was handed back before it
             return f"{late} have not read the newest generation"
+        static = f"{static_path(self._group)}/"
+        kept = {p.removeprefix(static) for p, znode in tree.items() if p.startswith(static) and znode.data}
+        if actors and kept - registered:  # the end of an absence is an assignment, too
+            return f"{sorted(kept - registered)} are away"
         members = self._members(tree)
         if {m.member for m in members} != registered:
             return f"registered are {sorted(m.member for m in members)}, running {sorted(registered)}"
@@ -142,8 +147,6 @@ def _text(owners: Mapping[TopicPartition, tuple[str, int]]) -> str:
 CONVERGE_MS = 60_000
 STAY_MS = 15_000
 ROUNDS_MAX = 10_000
-COMMIT_TURNS_MAX = 10
-"""Seconds in which a member has its turn to commit, by the lowest rate that is drawn."""
 
 
 class GroupConvergence:
@@ -252,9 +255,8 @@ class GroupConvergence:
                 before = len(actor.application.results)
                 actor.application.commit()
                 self.drain()
-                for _ in range(COMMIT_TURNS_MAX):  # a group's rate of commits makes them wait
-                    if actor.application.open_commits:
-                        self._pass(1000)
+                if actor.application.open_commits:  # a group's rate of commits makes them wait
+                    self._pass(SESSIONS_MAX * self._world.setup.session_timeout_ms)
                 actor.application.check_ended()
                 for result in actor.application.results[before:]:
                     assert not (is_second and result.refused), f"refused after convergence: {result.refused}"
