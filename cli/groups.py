@@ -482,6 +482,10 @@ class _GroupOffset(NamedTuple):
     offset: OffsetDescription
 
 
+def _have_ends(rows: Sequence[_GroupOffset]) -> bool:
+    return _has_ends([row.offset for row in rows])
+
+
 _GROUP_OFFSET = Shape(
     _GroupOffset,
     *("group", Inline("offset", OFFSET)),
@@ -489,8 +493,8 @@ _GROUP_OFFSET = Shape(
         KeyColumn("group", shorten="middle", least=8),
         *_PLACE,
         "offset",
-        KeyColumn("log_end_offset", "END", when=_has_ends),
-        KeyColumn("lag", when=_has_ends),
+        KeyColumn("log_end_offset", "END", when=_have_ends),
+        KeyColumn("lag", when=_have_ends),
     ),
 )
 

@@ -32,6 +32,12 @@ def test_groups_as_a_whole(shell: Shell, groups: ServerGroups, tmp_path: Path) -
     assert shell.run("undo", renamed["undo"], "--execute").code == 0
     assert _offsets(shell) == {**was, "test": [10, 11]}
 
+    table = shell.run("offsets", "show", "--all-groups").out.splitlines()
+    lines = shell.run("offsets", "show", "--all-groups", "--format", "csv").out.splitlines()
+    assert [row.split() for row in table[:2]] == [
+        ["GROUP", "TOPIC", "PARTITION", "OFFSET"], ["audit", "orders", "0", "100"]
+    ]  # fmt: skip
+    assert (len(lines), lines[1].startswith("audit,orders,0,100,")) == (7, True)
     rows = shell.run("offsets", "export", "audit", "billing", "--format", "kafka-csv")
     assert rows.out.splitlines()[0] == "audit,orders,0,100"
     groups.living("live", "orders", 2)
