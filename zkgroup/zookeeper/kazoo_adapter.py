@@ -444,7 +444,8 @@ class RedactingLogger:
         self._where = where
         self._over = over
         self._on_warning = on_warning
-        self._latest = ""
+        self._told = set[str]()
+        """Warnings since the last connection: while a server is away, kazoo repeats two in turn."""
 
     def debug(self, message: str, *args: object, **_more: object) -> None:
         """Drops the record: it may contain secrets and data."""
@@ -455,14 +456,14 @@ class RedactingLogger:
     def info(self, message: str, *args: object, **_more: object) -> None:
         text = message % args if args else message
         if "connection established" in text:
-            self._latest = ""
+            self._told.clear()
         _log.debug("%s: %s", self._where, text)
 
     def warning(self, message: str, *args: object, **_more: object) -> None:
         text = message % args if args else message
         self._on_warning(text)
-        news = not self._over() and text != self._latest and not text.startswith("Transition to")
-        self._latest = text
+        news = not self._over() and text not in self._told and not text.startswith("Transition to")
+        self._told.add(text)
         level = logging.WARNING if news else logging.DEBUG
         _log.log(level, "%s: %s", self._where, text, extra=_CONNECTING)
 

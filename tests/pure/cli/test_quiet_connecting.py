@@ -132,6 +132,17 @@ def test_the_end_of_a_command_that_never_was_connected_is_quiet(
     assert verbose.err.count("WARNING zkgroup.zookeeper: nowhere:1: Connection dropped: ") >= 1
 
 
+def test_attempts_of_an_outage_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Past bug: two that alternate were reported each time, 2,400 lines an hour."""
+    log = RedactingLogger("nowhere:1", lambda: False, lambda _: None)
+    for _ in range(2):
+        for _ in range(3):
+            log.warning("Connection dropped: %s", "no session granted within 3.3 s")
+            log.warning("Connection dropped: %s", "socket connection broken")
+        log.info("Zookeeper connection established, state: CONNECTED")
+    assert [record.levelname for record in caplog.records].count("WARNING") == 4
+
+
 @pytest.mark.parametrize("command", ["consume", "broker run"])
 def test_a_connection_that_is_lost_later_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
