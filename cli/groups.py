@@ -72,6 +72,10 @@ def _has_ends(rows: Sequence[Any]) -> bool:
     return any(row.log_end_offset is not None for row in rows)
 
 
+def _has_writers(rows: Sequence[OffsetDescription]) -> bool:
+    return any(row.written_by is not None for row in rows)
+
+
 def _has_verdicts(rows: Sequence[PartitionDescription]) -> bool:
     """Returns whether there is more than one read has: that no lag is ok."""
     return any(row.lag and row.verdict for row in rows)
@@ -233,6 +237,16 @@ OFFSET = Shape(
         _COMMITTED,
         KeyColumn("version", rank=2),
         KeyColumn("owner", shorten="middle", least=20, rank=3),
+        KeyColumn("written_by", shorten="middle", least=20, when=_has_writers),
+        KeyColumn(
+            *("written_at", "WRITTEN"),
+            at=lambda row, now_ms: age(row.written_at_ms, now_ms),
+            when=_has_writers,
+            right=True,
+        ),
+        KeyColumn("written_host", "HOST", shorten="end", least=6, when=_has_writers, rank=4),
+        KeyColumn("written_version", "ZKGROUP", when=_has_writers, rank=6),
+        KeyColumn("written_evidence", "KNOWN BY", when=_has_writers, rank=5),
     ),
 )
 OFFSETS = Document("offsets", NamedKeys(group=str, offsets=Sequence[OffsetDescription]), rows="offsets")
@@ -495,6 +509,13 @@ _GROUP_OFFSET = Shape(
         "offset",
         KeyColumn("log_end_offset", "END", when=_have_ends),
         KeyColumn("lag", when=_have_ends),
+        KeyColumn(
+            "written_by",
+            cell=lambda row: row.offset.written_by,
+            shorten="middle",
+            least=20,
+            when=lambda rows: _has_writers([row.offset for row in rows]),
+        ),
     ),
 )
 

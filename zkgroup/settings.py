@@ -208,6 +208,13 @@ class GroupSettings:
         "oldest member counts.",
     )
 
+    commit_history: bool = setting(
+        False,
+        "Write beside each offset which member has committed it, in the same transaction, for `zkgroup "
+        "offsets show --verbose`.",
+        why="A commit writes two znodes for each partition instead of one.",
+    )
+
     def __post_init__(self) -> None:
         _check(self)
 

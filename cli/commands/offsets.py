@@ -26,6 +26,7 @@ from zkgroup.audit.inputs.source import PointInTime
 from zkgroup.errors import AccessDeniedError, NotFoundError, PartlyDoneError
 from zkgroup.groups.as_of import AsOf
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.offset_writers import read_writers
 from zkgroup.groups.reader import group_names, past_offsets, read_offsets, read_permitted_snapshots
 from zkgroup.groups.reads import describe_offsets, known_ends, unreadable_offsets
 from zkgroup.groups.snapshot import GroupSnapshot
@@ -33,7 +34,7 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.text import counted, hex_zxid, iso_time, named
 
 from .. import groups as shown
-from ..app import check_read, fail_check, output
+from ..app import check_read, fail_check, output, shared
 from ..app import group as make_group
 from ..audit_rows import LastTransaction
 from ..confirm import run_changes
@@ -114,6 +115,8 @@ def show(group: str | None, source: str | None) -> None:
 
     The lag of a partition is its log end offset less the committed offset: the records not committed yet.
     Without --source, zkgroup brokers in the ensemble are asked for log ends; `--source none` asks none.
+    With --verbose, who has written each offset and when, as far as ZooKeeper tells: the owner, an operator,
+    or a member with `commit_history`.
 
     \b
     Example:
@@ -123,8 +126,9 @@ def show(group: str | None, source: str | None) -> None:
     with connected() as ensemble, log_ends(source, ensemble) as ends:
         snapshots, denied = _shown(ensemble, group)
         known = known_ends(ends, sorted({tp for one in snapshots for tp in one.offsets}))
+        writers = [read_writers(ensemble, one) if shared().verbose else {} for one in snapshots]
         as_of = ensemble.as_of()
-    found = [(one, describe_offsets(one, known)) for one in snapshots]
+    found = [(one, describe_offsets(one, known, by)) for one, by in zip(snapshots, writers, strict=True)]
     if group is not None:
         ((snapshot, rows),) = found
         if not shown.OFFSETS.print(out, snapshot.as_of, group=group, offsets=rows):

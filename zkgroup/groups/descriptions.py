@@ -11,6 +11,10 @@ from zkgroup.groups.ensemble import AsOf
 from zkgroup.groups.lag_verdict import LagVerdict
 from zkgroup.model import TopicPartition
 
+Evidence = Literal["record", "reset", "owner"]
+"""How the writer of an offset is known. `record`: the member has written who it is with its commit. `reset`:
+an operator's command has. `owner`: it is the partition's owner, which has claimed it before the write."""
+
 Protocol = Literal["zookeeper", "coordinator"]
 """The protocol by which the members of a group join it."""
 
@@ -347,3 +351,14 @@ class OffsetDescription:
     """The offset that the next record will get; None if no source reported it."""
     lag: int | None
     """Log end offset minus committed offset, at least 0; None if one of them is unknown."""
+    written_by: str | None = None
+    """The member that committed the offset, or the user who reset it; None if it is not known, or was not
+    asked for."""
+    written_at_ms: int | None = None
+    """The time of that commit or reset, by the server's clock, in epoch milliseconds."""
+    written_host: str | None = None
+    """The host of that member."""
+    written_version: str | None = None
+    """The version of zkgroup of that member; None for others."""
+    written_evidence: Evidence | None = None
+    """How it is known."""

@@ -23,6 +23,7 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.freezes import describe_freeze
 from zkgroup.groups.lag_verdict import verdict_of_one_read, worst_verdict
 from zkgroup.groups.membership import LiveReader, stored_membership
+from zkgroup.groups.offset_writers import OffsetWriter
 from zkgroup.groups.preview import GroupChange, preview_group
 from zkgroup.groups.reader import group_names, read_permitted_snapshots, read_snapshot, snapshot_to_change
 from zkgroup.groups.slots import read_slots
@@ -339,7 +340,9 @@ def summarise_coordinated(
 
 
 def describe_offsets(
-    snapshot: GroupSnapshot, log_ends: LogEnds | None = None
+    snapshot: GroupSnapshot,
+    log_ends: LogEnds | None = None,
+    writers: Mapping[TopicPartition, OffsetWriter] | None = None,
 ) -> tuple[OffsetDescription, ...]:
     """Every offset znode of the group; unreadable ones are left to `group verify`.
 
@@ -348,7 +351,7 @@ def describe_offsets(
     rows = []
     stored = stored_membership(snapshot.coordinated).owners if snapshot.coordinated else {}
     for tp, entry in sorted(snapshot.offsets.items()):
-        owner = snapshot.owners.get(tp)
+        owner, writer = snapshot.owners.get(tp), (writers or {}).get(tp)
         rows.append(
             OffsetDescription(
                 topic_partition=tp,
@@ -358,6 +361,11 @@ def describe_offsets(
                 owner=owner.text if owner else stored.get(tp),
                 log_end_offset=(log_ends or {}).get(tp),
                 lag=_lag(snapshot, tp, log_ends or {}),
+                written_by=writer.name if writer else None,
+                written_at_ms=writer.at_ms if writer else None,
+                written_host=writer.host if writer else None,
+                written_version=writer.version if writer else None,
+                written_evidence=writer.by if writer else None,
             )
         )
     return tuple(rows)

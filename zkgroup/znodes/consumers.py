@@ -108,6 +108,11 @@ def views_path(group: str) -> str:
     return f"{group_path(group)}/views"
 
 
+def commits_path(group: str) -> str:
+    """Its children say which member wrote each offset."""
+    return f"{group_path(group)}/commits"
+
+
 def static_path(group: str) -> str:
     """Its children are the members that come back within a grace, also while they are away."""
     return f"{group_path(group)}/static"

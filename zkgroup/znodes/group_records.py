@@ -13,6 +13,7 @@ from zkgroup.errors import ConfigError, CorruptZnodeError
 from zkgroup.model import TopicPartition, ZnodeStat
 from zkgroup.znodes.consumers import (
     Registration,
+    commits_path,
     group_path,
     prepared_path,
     resets_path,
@@ -71,6 +72,54 @@ class Reset:
             integer_text_of(path, fields, "offset"),
             integer_text_of(path, fields, "time"),
             text_of(path, fields, "by"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """`/consumers/<g>/commits/<t>-<p>`: which member has committed an offset, for people. Persistent.
+
+    Set in the transaction that writes the offset, by members with `commit_history`. It is that of the present
+    offset if both have the same `mzxid`. After that, only claims have written the offset if it is the same;
+    otherwise a client that keeps no records has. Its `mtime` is the time of the commit.
+    """
+
+    offset: int
+    member: str
+    """The member id."""
+    host: str | None
+    """None if the member id contains it."""
+    version: str
+    """Of zkgroup."""
+    token: int
+    """The token of the claim that it was committed with."""
+
+    @staticmethod
+    def path(group: str, topic_partition: TopicPartition) -> str:
+        return f"{commits_path(group)}/{topic_partition}"
+
+    def encode(self) -> bytes:
+        host = {} if self.host is None else {"host": self.host}
+        return write_object(
+            {
+                "version": 1,
+                "offset": str(self.offset),
+                "member": self.member,
+                **host,
+                "zkgroup": self.version,
+                "token": str(self.token),
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes | None) -> Self:
+        fields = read_object(path, data, "the record of a commit")
+        return cls(
+            offset=integer_text_of(path, fields, "offset"),
+            member=text_of(path, fields, "member"),
+            host=text_of(path, fields, "host") if "host" in fields else None,
+            version=text_of(path, fields, "zkgroup"),
+            token=integer_text_of(path, fields, "token"),
         )
 
 

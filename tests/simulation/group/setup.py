@@ -174,7 +174,10 @@ def _traits(rng: random.Random, strategy: str) -> tuple[Mapping[str, Any], ...]:
     if rng.random() < 0.4 and strategy == "sticky":
         for each in found[: rng.choice((7, 7, 7, 6))]:
             each["rebalance_moves_max"] = rng.choice((1, MOVES_MAX))
-    drawn = ("capacity", (1, 1, 2, 5), 0.2), ("client_rack", "ab", 0.2), ("commit_rate_max", (1, 2, 20), 0.2)
+    drawn = (
+        *(("capacity", (1, 1, 2, 5), 0.2), ("client_rack", "ab", 0.2)),
+        *(("commit_rate_max", (1, 2, 20), 0.2), ("commit_history", (True, True, False), 0.3)),
+    )
     for name, values, chance in drawn:
         if rng.random() < chance:
             for each in found[: rng.choice((7, 7, 6))]:

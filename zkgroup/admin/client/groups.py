@@ -36,6 +36,7 @@ from zkgroup.groups.descriptions import (
     Verification,
 )
 from zkgroup.groups.history import RebalanceDescription, read_history
+from zkgroup.groups.offset_writers import read_writers
 from zkgroup.groups.preview import GroupChange
 from zkgroup.groups.reader import read_offsets
 from zkgroup.model import TopicPartition
@@ -270,12 +271,13 @@ class GroupMethods(AdminBase):
         return self._run(group_access_change(self._ensemble, plan), dry_run)
 
     def list_offsets(
-        self, group: str, log_ends: reads.LogEndReader | None = None
+        self, group: str, log_ends: reads.LogEndReader | None = None, *, with_writers: bool = False
     ) -> Listing[OffsetDescription]:
         """The committed offsets of a group.
 
         Args:
             log_ends: is asked for the next offset of each partition, to compute the lag.
+            with_writers: reads who has written each offset, too.
 
         Raises:
             NotFoundError: the group does not exist.
@@ -283,7 +285,8 @@ class GroupMethods(AdminBase):
         snapshot = read_offsets(self._ensemble, group)
         ends = reads.known_ends(log_ends, snapshot.offsets)
         unreadable = tuple(map(str, reads.unreadable_offsets(snapshot)))
-        rows = reads.describe_offsets(snapshot, ends)
+        writers = read_writers(self._ensemble, snapshot) if with_writers else {}
+        rows = reads.describe_offsets(snapshot, ends, writers)
         return Listing(as_of=snapshot.as_of, rows=rows, unreadable=unreadable)
 
     def set_offsets(

@@ -36,6 +36,7 @@ from zkgroup.model.requests import (
 )
 from zkgroup.runtime.procedures import Procedure, Query, ask, read_many, write
 from zkgroup.znodes.consumers import (
+    commits_path,
     group_path,
     ids_path,
     offset_path,
@@ -214,7 +215,7 @@ class Deletions:
         owner_topics, owners = yield from self._list([owners_path(group_id)])
         root = group_path(group_id)
         below = yield from _children([root])
-        kinds = resets_path, views_path, static_path, prepared_path
+        kinds = commits_path, resets_path, views_path, static_path, prepared_path
         of_members = [path(group_id) for path in kinds]
         leaves = [StoredAssignment.path(group_id), Freeze.path(group_id)]
         known = [owners_path(group_id), ids_path(group_id), *of_members, *leaves]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
+from zkgroup.consumer.machine.commit_history import CommitHistory
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.history import HistoryWriter
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext, OwnedPartition, tp_fields
@@ -79,11 +80,13 @@ class Claims:
         paths: GroupPaths,
         snapshot: GroupSnapshotReader,
         assignments: AssignmentComputer,
+        commit_history: CommitHistory,
     ) -> None:
         self._context = context
         self._paths = paths
         self._snapshot = snapshot
         self._assignments = assignments
+        self._commit_history = commit_history
         self.unknown_outcomes: set[TopicPartition] = set()
         """Claims without a reply: read back before anything else is done."""
         self.failures = 0
@@ -162,14 +165,13 @@ class Claims:
         self, batch: Sequence[TopicPartition]
     ) -> Procedure[Mapping[TopicPartition, Znode | None]]:
         fresh, self._fresh = self._fresh, {}
-        unread = [tp for tp in batch if tp not in fresh]
-        parents = [
-            path
-            for path in self._paths.topic_parents({tp.topic for tp in batch})
-            if path not in self._known_parents
-        ]
-        (znodes,) = yield from read_many([*self._paths.offsets(unread), *parents])
-        found = znodes[len(unread) :]
+        unread, unrecorded = [tp for tp in batch if tp not in fresh], self._commit_history.unread(batch)
+        below = [*self._paths.topic_parents({tp.topic for tp in batch}), *self._commit_history.parents]
+        parents = [path for path in below if path not in self._known_parents]
+        records = map(self._paths.commit, unrecorded)
+        (znodes,) = yield from read_many([*self._paths.offsets(unread), *parents, *records])
+        found = znodes[len(unread) : len(unread) + len(parents)]
+        self._commit_history.found(unrecorded, znodes[len(unread) + len(parents) :])
         missing = tuple(path for path, znode in zip(parents, found, strict=True) if znode is None)
         if missing:  # also what is above: the group may have been deleted while this member joined
             yield from ask(Query(CreateMissing((*self._paths.parents, *missing))))

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from zkgroup.consumer.machine import transactions
+from zkgroup.consumer.machine.commit_history import CommitHistory
 from zkgroup.consumer.machine.commit_rate import CommitRate
 from zkgroup.consumer.machine.events import CommitRequested, FinishCommit, SeekTo
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
@@ -75,12 +76,18 @@ class Commits:
     """Writes positions, one batch after another."""
 
     def __init__(
-        self, context: MemberContext, paths: GroupPaths, lease: SessionLease, snapshot: GroupSnapshotReader
+        self,
+        context: MemberContext,
+        paths: GroupPaths,
+        lease: SessionLease,
+        snapshot: GroupSnapshotReader,
+        history: CommitHistory,
     ) -> None:
         self._context = context
         self._paths = paths
         self._lease = lease
         self._snapshot = snapshot
+        self._history = history
         self._rate = CommitRate(context, snapshot)
         self._queue: list[PendingCommit] = []
         self._current: CommitBatch | None = None
@@ -165,6 +172,8 @@ class Commits:
         batch = self._current
         if batch.has_unknown_outcome:
             yield from self._read_back(batch)
+        if self._history.is_kept:
+            yield from self._history.read(batch.partitions)
         for sent in range(SENDS_MAX + 1):
             if sent == SENDS_MAX:
                 self._refuse_contested(batch, sorted(batch.foreign))
@@ -223,6 +232,9 @@ class Commits:
             (tp, transactions.commit_operations(self._paths, owned[tp], value))
             for tp, value in sorted(batch.values.items())
         ]
+        if self._history.is_kept:
+            for tp, operations in groups:
+                operations += self._history.operations(owned[tp], batch.values[tp])
         packets: list[tuple[tuple[TopicPartition, ...], list[Operation]]] = [
             (
                 tuple(tp for tp, _ in packet),
@@ -242,10 +254,12 @@ class Commits:
             if not isinstance(outcome, Unanswered):
                 batch.unknown.difference_update(set(tps) - unknown_before)
             if isinstance(outcome, MultiDone):
+                self._history.written(operations)
                 self._written(batch, tps, operations, commit_id, outcome)
             else:
                 self._not_written(tps, commit_id, outcome)
-        require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
+        sent = [operations for _, operations in packets]
+        require_answers(*self._history.others(outcomes, sent), (self._paths.own,))
         return any(isinstance(outcome, MultiRefused) for outcome in outcomes)
 
     def _invoke(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> int:

@@ -40,6 +40,7 @@ from zkgroup.znodes.consumers import (
     Offset,
     Owner,
     Registration,
+    commits_path,
     consumers_path,
     group_path,
     ids_path,
@@ -55,6 +56,7 @@ from zkgroup.znodes.consumers import (
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 from zkgroup.znodes.group_history import GroupHistory
 from zkgroup.znodes.group_records import (
+    CommitRecord,
     Freeze,
     PreparedPartitions,
     Reset,
@@ -303,6 +305,7 @@ class GroupPaths:
         self.owners_root = owners_path(group)
         self.frozen = Freeze.path(group)
         self.resets = resets_path(group)
+        self.commits = commits_path(group)
         self.plan = StoredAssignment.path(group)
         self.static = static_path(group)
         self.own_static = StaticMember.path(group, member_id)
@@ -341,6 +344,9 @@ class GroupPaths:
 
     def marker(self, tp: TopicPartition) -> str:
         return Reset.path(self._group, tp)
+
+    def commit(self, tp: TopicPartition) -> str:
+        return CommitRecord.path(self._group, tp)
 
     def owners(self, partitions: Iterable[TopicPartition]) -> list[str]:
         return [self.owner(tp) for tp in partitions]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from zkgroup.consumer.machine import transactions
 from zkgroup.consumer.machine.assignment import AssignmentComputer
+from zkgroup.consumer.machine.commit_history import CommitHistory
 from zkgroup.consumer.machine.events import EndLease, EndOverdue, Revoke, Revoked
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.machine_context import (
@@ -62,11 +63,13 @@ class Releases:
         paths: GroupPaths,
         snapshot: GroupSnapshotReader,
         assignments: AssignmentComputer,
+        history: CommitHistory,
     ) -> None:
         self._context = context
         self._paths = paths
         self._snapshot = snapshot
         self._assignments = assignments
+        self._history = history
         self._unknown_outcomes: set[TopicPartition] = set()
         """Releases without a reply: read back before anything else is written for them."""
         self._moving: dict[TopicPartition, int] = {}
@@ -162,13 +165,15 @@ class Releases:
             yield from self._send(groups)
 
     def _operations(self, owned: OwnedPartition) -> list[Operation]:
-        thread = self._moves_to(owned)
+        thread, value = self._moves_to(owned), self._value(owned)
+        record = self._history.operations(owned, value) if value != owned.value else []
         self._moving.pop(owned.topic_partition, None)
         if thread is None:
-            return transactions.release_operations(self._paths, owned, self._value(owned))
+            return [*transactions.release_operations(self._paths, owned, value), *record]
         self._moving[owned.topic_partition] = thread
         member = self._context.config.member_id
-        return transactions.thread_handover_operations(self._paths, member, owned, self._value(owned), thread)
+        moved = transactions.thread_handover_operations(self._paths, member, owned, value, thread)
+        return [*moved, *record]
 
     def _moves_to(self, owned: OwnedPartition) -> int | None:
         """The thread of this member that gets the partition by the assignment of the present snapshot."""
@@ -202,10 +207,12 @@ class Releases:
             self._record(record, outcome)
             if isinstance(outcome, MultiDone):
                 self._unknown_outcomes.difference_update(tp for tp, _ in packet)
+                self._history.written(operations)
                 self._released(packet, operations, outcome)
             elif isinstance(outcome, MultiRefused):
                 self._refused(packet, operations[outcome.index])
-        require_answers(outcomes, [operations for _, operations in packets], (self._paths.own,))
+        sent = [operations for _, operations in packets]
+        require_answers(*self._history.others(outcomes, sent), (self._paths.own,))
 
     def _checks(self, packet: Groups) -> list[Operation]:
         """The checks of a packet; with a handover it is a claim too, and checks topics and assignment."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from zkgroup.consumer.machine.assignment import AssignmentComputer, ViewPublisher
 from zkgroup.consumer.machine.claim import Claims, OwnerVerification
 from zkgroup.consumer.machine.commit import Commits, ResetWatch
+from zkgroup.consumer.machine.commit_history import CommitHistory
 from zkgroup.consumer.machine.events import Abandon, Effect, EndLease, EndOverdue, Finish, MemberState
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.history import HistoryWriter
@@ -58,9 +59,10 @@ class Components:
         self.lease = SessionLease(context, paths)
         self.snapshot = GroupSnapshotReader(context, paths)
         self.assignments = AssignmentComputer(context, paths, self.snapshot)
-        self.commits = Commits(context, paths, self.lease, self.snapshot)
-        self.claims = Claims(context, paths, self.snapshot, self.assignments)
-        self.releases = Releases(context, paths, self.snapshot, self.assignments)
+        commit_history = CommitHistory(context, paths)
+        self.commits = Commits(context, paths, self.lease, self.snapshot, commit_history)
+        self.claims = Claims(context, paths, self.snapshot, self.assignments, commit_history)
+        self.releases = Releases(context, paths, self.snapshot, self.assignments, commit_history)
         self.resets = ResetWatch(context, paths, self.commits)
         self.history = HistoryWriter(context, paths, self.snapshot, self.assignments)
         self.verification = OwnerVerification(context, paths, self.snapshot, self.history)
