@@ -45,7 +45,7 @@ class SessionZnode:
     kind: SessionZnodeKind
     """The role that it gives the client."""
     who: str
-    """The broker, the member with its host, or the partition with its group, for people."""
+    """The broker, the member with its host and process, or the partition with its group, for people."""
     created_ms: int
     """The time of its creation by the server's clock, in epoch milliseconds."""
 
@@ -152,7 +152,9 @@ def _role(znode: Znode) -> tuple[SessionZnodeKind, str]:
         case ["", "consumers", group, "ids", member]:
             registration = value_of(znode, Registration.decode)
             host = member_host(group, member) or (registration.host if registration else None)
-            return "member", f"{member} of group {group}" + (f" on {host}" if host else "")
+            pid = registration.pid if registration else None
+            where = (f" on {host}" if host else "") + (f", pid {pid}" if pid is not None else "")
+            return "member", f"{member} of group {group}{where}"
         case ["", "consumers", group, "owners", topic, partition]:
             return "owner", f"{topic}-{partition} of group {group}"
         case ["", "consumers", group, "prepared", member]:

@@ -77,11 +77,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 def test_a_session_is_told_by_what_it_holds(asked: Asked) -> None:
-    """A member with its host and partitions; broker, controller; of no other session."""
+    """A member with its host, process and partitions; broker, controller; of no other session."""
     world = MemoryGroups()
     MemoryCluster(world)
     world.topic("orders", 2)
-    member = world.member("billing", "app1-1396019241689-631e0040", {"orders": 1})
+    member = world.member("billing", "app1-1396019241689-631e0040", {"orders": 1}, {"pid": "4711"})
     world.member("billing", "other", {"orders": 1})
     world.own("billing", "orders", 1, "billing_app1-1396019241689-631e0040-0", member)
     holder = world.server.find(ControllerRegistration.path())
@@ -91,7 +91,7 @@ def test_a_session_is_told_by_what_it_holds(asked: Asked) -> None:
     cluster = describe_session(world.ensemble, holder.stat.ephemeral_owner, SERVERS)
 
     assert [(one.kind, one.who) for one in found.znodes] == [
-        ("member", "billing_app1-1396019241689-631e0040 of group billing on app1"),
+        ("member", "billing_app1-1396019241689-631e0040 of group billing on app1, pid 4711"),
         ("owner", "orders-1 of group billing"),
     ]
     assert [one.kind for one in cluster.znodes] == ["broker", "broker", "broker", "controller"]
