@@ -212,7 +212,7 @@ class GroupSettings:
         False,
         "Write beside each offset which member has committed it, in the same transaction, for `zkgroup "
         "offsets show --verbose`.",
-        why="A commit writes two znodes for each partition instead of one.",
+        why="A commit writes two znodes for each partition, and takes ZooKeeper about twice as long.",
     )
 
     def __post_init__(self) -> None:
