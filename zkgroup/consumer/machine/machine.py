@@ -292,7 +292,7 @@ class MemberMachine:
             and not self._awaits_subscription
             and self._has_what_it_should()
             and not components.snapshot.is_new
-            and not self._scheduler.is_leaving
+            and not components.context.is_leaving
         )
 
     def _has_what_it_should(self) -> bool:
@@ -316,7 +316,7 @@ class MemberMachine:
 
     def _refresh_state(self) -> None:
         components, context = self._components, self._components.context
-        if not components.membership.is_registered or self._scheduler.is_leaving or context.finished:
+        if not components.membership.is_registered or context.is_leaving or context.finished:
             return
         if components.lease.has_ended:
             context.change_state(MemberState.SUSPENDED, "lease_ended")

@@ -95,14 +95,14 @@ class Scheduler(ProcedureLoop[Effect]):
         self.on_denied: Callable[[str], None] = lambda path: None
 
     @property
-    def is_leaving(self) -> bool:
-        return self._components.context.is_leaving
-
-    @property
     def must_clean_up(self) -> bool:
         """Returns whether the member must register again to remove its znodes from a session that goes on."""
         components = self._components
-        has_orphans = self.is_leaving and not self.session_ends and bool(components.context.owned.orphaned)
+        has_orphans = (
+            components.context.is_leaving
+            and not self.session_ends
+            and bool(components.context.owned.orphaned)
+        )
         return components.context.session is not None and (
             components.membership.is_outcome_unknown or has_orphans
         )
@@ -136,7 +136,7 @@ class Scheduler(ProcedureLoop[Effect]):
                     UNEXPECTED_REPLY_BACKOFF_MS if is_hopeless else context.jittered(BACKOFF_MS, 0.5)
                 )
             case NoAuthError():
-                if self.is_leaving:  # the leave is tried again after a pause
+                if self._components.context.is_leaving:  # the leave is tried again after a pause
                     self._back_off(UNEXPECTED_REPLY_BACKOFF_MS)
                 self.on_denied(error.path)
             case UnexpectedReplyError():
@@ -181,15 +181,15 @@ class Scheduler(ProcedureLoop[Effect]):
 
     def _joining(self) -> Work | None:
         p = self._components
-        must_not = self.has_left_group or self.is_leaving or p.context.state is MemberState.NEW
+        must_not = self.has_left_group or p.context.is_leaving or p.context.state is MemberState.NEW
         if p.membership.is_waiting or p.membership.in_use is not None:
             return None
         if must_not and not self.must_clean_up:
             return None
-        if p.rejoin_pause.is_running and not self.is_leaving:
+        if p.rejoin_pause.is_running and not p.context.is_leaving:
             p.context.reason = "waiting_after_lost_sessions"
             return None
-        if not self.is_leaving:
+        if not p.context.is_leaving:
             p.context.change_state(MemberState.JOINING, "registering")
             if not p.turns.has_turn():
                 return None
@@ -197,7 +197,7 @@ class Scheduler(ProcedureLoop[Effect]):
 
     def _ordinary(self) -> Work | None:
         p = self._components
-        if p.membership.must_replace and not self.is_leaving:
+        if p.membership.must_replace and not p.context.is_leaving:
             return "register anew", p.membership.replace
         if p.resets.is_due and p.snapshot.newest is not None:
             return "read reset markers", p.resets.read_markers
@@ -221,7 +221,7 @@ class Scheduler(ProcedureLoop[Effect]):
 
     def _reading(self) -> Work | None:
         p = self._components
-        if self.is_leaving:
+        if p.context.is_leaving:
             return None
         takes_snapshot = p.snapshot.settling.is_due
         must_plan = p.snapshot.is_new or p.assignments.is_outdated or p.assignments.steps.is_outdated
@@ -237,7 +237,7 @@ class Scheduler(ProcedureLoop[Effect]):
 
     def _claiming(self) -> Work | None:
         p = self._components
-        if self.is_leaving:
+        if p.context.is_leaving:
             return None
         seeks_orphans = p.membership.may_have_orphans and p.assignments.planned is not None
         may_claim = p.claims.is_ready and not p.lease.is_late
@@ -251,7 +251,7 @@ class Scheduler(ProcedureLoop[Effect]):
 
     def _idle(self) -> Work | None:
         p = self._components
-        if self.is_leaving:
+        if p.context.is_leaving:
             return None
         must_verify = p.verification.is_due or (p.views.is_due and p.history.must_read)
         if must_verify and p.turns.has_turn():
@@ -305,7 +305,7 @@ class Scheduler(ProcedureLoop[Effect]):
         p = self._components
         yield from p.assignments.make()
         p.history.planned()
-        if self.is_leaving:  # the leave began while the assignment znode was written
+        if self._components.context.is_leaving:  # the leave began while the assignment znode was written
             p.context.owned.assign({})
             return
         if p.snapshot.is_new or p.assignments.is_waiting_for_brokers:
