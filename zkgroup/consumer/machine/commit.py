@@ -254,12 +254,15 @@ class Commits:
             if not isinstance(outcome, Unanswered):
                 batch.unknown.difference_update(set(tps) - unknown_before)
             if isinstance(outcome, MultiDone):
-                self._history.written(operations)
+                if self._history.is_kept:
+                    self._history.written(operations)
                 self._written(batch, tps, operations, commit_id, outcome)
             else:
                 self._not_written(tps, commit_id, outcome)
-        sent = [operations for _, operations in packets]
-        require_answers(*self._history.others(outcomes, sent), (self._paths.own,))
+        answers, sent = list(outcomes), [operations for _, operations in packets]
+        if self._history.is_kept:
+            answers, sent = self._history.others(outcomes, sent)
+        require_answers(answers, sent, (self._paths.own,))
         return any(isinstance(outcome, MultiRefused) for outcome in outcomes)
 
     def _invoke(self, batch: CommitBatch, tps: Iterable[TopicPartition]) -> int:

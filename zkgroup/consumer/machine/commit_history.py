@@ -80,13 +80,13 @@ class CommitHistory:
 
     def written(self, operations: Iterable[Operation]) -> None:
         """Takes an accepted transaction: the records that it created exist."""
-        created = {o.path for o in operations if isinstance(o, Create)} if self.is_kept else ()
+        created = {o.path for o in operations if isinstance(o, Create)}
         if created:
             self._exists.update((tp, True) for tp in self._exists if self._paths.commit(tp) in created)
 
     def others(
-        self, outcomes: Sequence[Outcome], sent: Sequence[Sequence[Operation]]
-    ) -> tuple[list[Outcome], list[Sequence[Operation]]]:
+        self, outcomes: Sequence[Outcome], sent: Sequence[list[Operation]]
+    ) -> tuple[list[Outcome], list[list[Operation]]]:
         """The transactions that were not refused at a record, with their outcomes."""
         pairs = zip(outcomes, sent, strict=True)
         rest = [(one, operations) for one, operations in pairs if not self._takes(one, operations)]

@@ -166,7 +166,8 @@ class Releases:
 
     def _operations(self, owned: OwnedPartition) -> list[Operation]:
         thread, value = self._moves_to(owned), self._value(owned)
-        record = self._history.operations(owned, value) if value != owned.value else []
+        is_recorded = self._history.is_kept and value != owned.value
+        record = self._history.operations(owned, value) if is_recorded else []
         self._moving.pop(owned.topic_partition, None)
         if thread is None:
             return [*transactions.release_operations(self._paths, owned, value), *record]
@@ -207,12 +208,15 @@ class Releases:
             self._record(record, outcome)
             if isinstance(outcome, MultiDone):
                 self._unknown_outcomes.difference_update(tp for tp, _ in packet)
-                self._history.written(operations)
+                if self._history.is_kept:
+                    self._history.written(operations)
                 self._released(packet, operations, outcome)
             elif isinstance(outcome, MultiRefused):
                 self._refused(packet, operations[outcome.index])
-        sent = [operations for _, operations in packets]
-        require_answers(*self._history.others(outcomes, sent), (self._paths.own,))
+        answers, sent = list(outcomes), [operations for _, operations in packets]
+        if self._history.is_kept:
+            answers, sent = self._history.others(outcomes, sent)
+        require_answers(answers, sent, (self._paths.own,))
 
     def _checks(self, packet: Groups) -> list[Operation]:
         """The checks of a packet; with a handover it is a claim too, and checks topics and assignment."""
