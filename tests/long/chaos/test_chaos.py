@@ -13,12 +13,12 @@ from zkgroup.testing.proxies import PeerLinks
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.zookeeper.embedded import EmbeddedZooKeeper
 
-QUIET = (("create", 1), ("grow", 2))
+QUIET = (("create", 1), ("grow", 2), ("freeze", 3))
 """Operations that stand in no move's way."""
 SHORT = (
     Slot(Fault("F37", "any", 7, 1_000, "union"), Fault("F12", "any", 1, 1_000), 300, QUIET, ("pause", 0)),
     Slot(Fault("F37", "any", 8, 1_000, "led"), Fault("F1", "follower", 2, 1_000), 300, QUIET, ("kill", 1)),
-    Slot(Fault("F38", "any", 9, 1_000, "held"), Fault("F1", "follower", 3, 1_000), 0, QUIET, ("none", 0)),
+    Slot(Fault("F38", "any", 9, 1_000, "held"), Fault("F1", "follower", 3, 1_000), 0, QUIET, ("restart", 0)),
 )
 HELD = (Slot(Fault("F38", "any", 9, 400, "held"), Fault("F8", "any", 1, 400), 0, QUIET, ("none", 0)),)
 

@@ -11,7 +11,7 @@ from tests.long.interop.servers import Producer
 from tests.waiting import PATIENCE_S, eventually
 from tests.worlds.other_clients import beside
 from tests.worlds.shell import Shell
-from zkgroup import GroupMember
+from zkgroup import GroupMember, GroupSettings
 
 KINDS: dict[str, Kind] = {"a": "jvm", "b": "python", "c": "python", "d": "jvm"}
 
@@ -111,3 +111,39 @@ def test_an_offset_of_minus_one_is_none_to_a_jvm_member(
     scene.ledger.wait_all(ends)
     theirs.leave()
     assert scene.offsets() == ends
+
+
+def test_a_jvm_member_is_the_reason_why_a_freeze_or_a_grace_does_not_hold(
+    make_scene: Callable[..., Scene], tmp_path: Path
+) -> None:
+    """A freeze is refused with its name, and `group verify` names it beside a static member (recipes 24, 26).
+
+    All own by range meanwhile, the strategy that a JVM member has.
+    """
+    scene = make_scene(partitions=4)
+    address = scene.broker.zookeeper.address
+    theirs = scene.start("jvm", "b")
+    theirs.wait_ready()
+    settings = GroupSettings(
+        consumer_id="a",
+        restart_grace_ms=60_000,
+        partition_assignment_strategy="sticky,range",
+        capacity=3,
+        commit_rate_max=5,
+        server_tick_ms=500,
+    )
+    with GroupMember(address, group=scene.group, topics=[scene.topic], settings=settings):
+        ours, jvm = f"{scene.group}_a-0", f"{theirs.id}-0"
+        shared = {0: ours, 1: ours, 2: jvm, 3: jvm}
+        eventually(lambda: scene.owners() == shared, what=f"owners are {shared}")
+        shell = Shell(tmp_path, address)
+        frozen = shell.run("group", "freeze", scene.group, "--reason", "deploy", "--for", "1m", "--execute")
+        verified = shell.run("group", "verify", scene.group)
+        theirs.leave()
+        eventually(lambda: scene.owners() == dict.fromkeys(range(4), ours), what="the JVM member's are ours")
+        holds = shell.run("group", "verify", scene.group)
+
+    assert (frozen.code, theirs.id in frozen.err) == (2, True), frozen
+    assert (verified.code, "restart_grace_void" in verified.out, theirs.id in verified.out) == (3, True, True)
+    assert holds.code == 0, holds
+    scene.ledger.assert_well()

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 
 from tests.programs.chaos.cluster import RECORDS, ChaosCluster
 from tests.programs.chaos.moves import exchange
+from tests.programs.chaos.reader import GROUP
 from tests.programs.chaos.schedule import BROKERS
 from zkgroup.admin.cluster.brokers import read_states
 from zkgroup.admin.elections import elect_preferred, plan_preferred
+from zkgroup.admin.freezes import freeze_group, plan_freeze
 from zkgroup.admin.reassign.cancellation import cancel, plan_cancel
 from zkgroup.admin.reassign.submission import plan_reassignment, submit
 from zkgroup.admin.topics.alteration import AddedPartitions, alter_topic, plan_alteration
@@ -56,6 +58,18 @@ class Operations:
             self.refused[f"{name}: {type(error).__name__}"] += 1
         else:
             (self.done if did else self.refused)[name] += 1
+
+    def _freeze(self, rng: random.Random) -> bool:
+        """Freezes the group of the readers for a few seconds; the freeze ends by itself."""
+        plan = plan_freeze(
+            self.cluster.ensemble,
+            GROUP,
+            reason="chaos",
+            for_ms=rng.randint(500, 6_000),
+            allow_takeover=rng.random() < 0.5,
+        )
+        freeze_group(self.cluster.ensemble, plan, "chaos")
+        return True
 
     def _create(self, rng: random.Random) -> bool:
         """Creates a topic, with a new name or with the name of a deleted topic."""

@@ -11,12 +11,15 @@ from zkgroup.history import HistoryFile
 from zkgroup.sources import BrokerSource
 
 GROUP = "readers"
+GRACE_MS = 10_000
+"""Longer than a session and the start of a process."""
 
 
 def main(address: str, name: str, topic: str, history: str, session_ms: int, tick_ms: int) -> None:
     """Reads and acknowledges until SIGTERM."""
     settings = GroupSettings(
         consumer_id=name,
+        restart_grace_ms=GRACE_MS,
         session_timeout_ms=session_ms,
         server_tick_ms=tick_ms,
         connection_timeout_ms=60_000,

@@ -1,4 +1,4 @@
-"""Consumers of the records, which are killed and paused; the invariants of their group are checked too."""
+"""Consumers of the records, killed, restarted and paused; the invariants of their group are checked too."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from tests.programs.chaos.cluster import RECORDS, SESSION_MS, ChaosCluster
 from tests.programs.chaos.reader import GROUP
+from tests.programs.chaos.schedule import ReaderAct
 from zkgroup.history import CheckOptions, Report, ServerTransaction, check_history, read_files
 
 COUNT: Final = 2
@@ -22,11 +23,10 @@ HALF_CLAIM_MS: Final = 120_000
 """Without a quorum no session ends; on a busy machine it takes a minute to get one back."""
 STOP_S: Final = 90.0
 
-Act = Literal["none", "kill", "pause"]
-
 
 class Readers:
-    """Two members, each a process; a killed one is started again under another name. A context manager."""
+    """Two static members, each a process; a killed one is started again, under its name or another one. A
+    context manager."""
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self._address = cluster.network.address
@@ -53,8 +53,8 @@ class Readers:
     def histories(self) -> list[Path]:
         return [self._home / f"{name}.history.jsonl" for name in self._names]
 
-    def _start(self, number: int) -> subprocess.Popen[bytes]:
-        name = f"reader-{number}-{len(self._names)}"
+    def _start(self, number: int, name: str | None = None) -> subprocess.Popen[bytes]:
+        name = name or f"reader-{number}-{len(self._names)}"
         self._names.append(name)
         words = (self._address, name, RECORDS, str(self.histories[-1]), str(SESSION_MS), str(TICK_MS))
         with (self._home / f"reader-{number}.err").open("ab") as errors:
@@ -62,16 +62,17 @@ class Readers:
                 [sys.executable, "-m", "tests.programs.chaos.reader", *words], stdout=errors, stderr=errors
             )
 
-    def begin(self, act: Act, number: int) -> None:
+    def begin(self, act: ReaderAct, number: int) -> None:
         """Kills and restarts a member, or pauses it until `end`."""
         which = number % COUNT
         process = self._processes[which]
         if process.poll() is not None:
             self._ended(which)
-        elif act == "kill":
+        elif act in ("kill", "restart"):
             process.kill()
             process.wait()
-            self._processes[which] = self._start(which)
+            mine = [name for name in self._names if name.startswith(f"reader-{which}-")]
+            self._processes[which] = self._start(which, mine[-1] if act == "restart" else None)
         elif act == "pause":
             process.send_signal(signal.SIGSTOP)
             self._paused.add(which)
@@ -106,5 +107,5 @@ class Readers:
         """Checks S1 to S10 and S22, by the servers' logs and the members' records."""
         ahead_ms = time.time() * 1000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1_000_000
         shifted = [dataclasses.replace(each, at_ms=int(each.at_ms - ahead_ms)) for each in log]
-        records = read_files([path for path in self.histories if path.exists()])
+        records = read_files(sorted({path for path in self.histories if path.exists()}))
         return check_history(records, shifted, CheckOptions(group=GROUP, half_claim_ms=HALF_CLAIM_MS))

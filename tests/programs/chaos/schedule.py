@@ -30,7 +30,8 @@ OTHERS: Final = (
 """Faults tried beside one of them; behind a colon the step of a move, or the way, that it is about."""
 
 VICTIMS: Final = ("controller", "leader", "follower", "any")
-READER_ACTS: Final[tuple[Literal["none", "kill", "pause"], ...]] = ("none", "kill", "pause")
+ReaderAct = Literal["none", "kill", "restart", "pause"]
+READER_ACTS: Final[tuple[ReaderAct, ...]] = ("none", "kill", "restart", "pause")
 OPERATIONS: Final = (
     "create",
     "grow",
@@ -41,6 +42,7 @@ OPERATIONS: Final = (
     "cancel",
     "retarget",
     "prefer",
+    "freeze",
 )
 
 
@@ -71,7 +73,7 @@ class Slot:
     gap_ms: int
     operations: tuple[tuple[str, int], ...]
     """Names, each with a number that chooses its objects."""
-    reader: tuple[Literal["none", "kill", "pause"], int]
+    reader: tuple[ReaderAct, int]
     """The act on a consumer, and a number that chooses the consumer."""
 
     def __str__(self) -> str:
