@@ -401,7 +401,8 @@ def _freeze_line(out: Output, frozen: FreezeDescription | None) -> None:
     """Until when a group is frozen, by whom and why; nothing where it is not."""
     if frozen is not None:
         until = iso_time(frozen.until_ms) or "an operator removes its marker"
-        out.line(f"{out.paint('frozen', 'warn')} until {until} by {frozen.by}: {frozen.reason}")
+        who = f" by {frozen.by}: {frozen.reason}" if frozen.by else ""
+        out.line(f"{out.paint('frozen', 'warn')} until {until}{who}")
 
 
 def _problems(out: Output, described: GroupDescription) -> None:
@@ -440,7 +441,8 @@ def _lag_cell(row: PartitionDescription) -> Cell | None:
 def verification(out: Output, found: Verification) -> None:
     """`converged`, or one line a problem: its kind, and path, expected and found."""
     if found.converged:
-        what = "every partition is where it belongs" if found.frozen is None else "every partition is owned"
+        is_owned = "where it belongs" if found.frozen is None else "owned that a member wants"
+        what = f"every partition is {is_owned}"
         out.line(f"{out.paint('converged', 'good')}  {found.group}: {what}")
         _freeze_line(out, found.frozen)
         return

@@ -7,6 +7,7 @@ coordinator loads its groups again, and finds the marker. The end does the same.
 
 from __future__ import annotations
 
+import operator
 import shlex
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,9 @@ from zkgroup.model.text import counted, duration_text, named
 from zkgroup.znodes.consumers import Owner, Registration, ids_path, owners_path
 from zkgroup.znodes.group_records import Freeze
 
+REASON_LENGTH_MAX: Final = 1000
+FOR_MS_MAX: Final = 2**31 - 1
+"""The longest freeze, as long as the longest duration of the command line."""
 REQUEST_BYTES_MAX: Final = 900_000
 """Most bytes of a transaction, below ZooKeeper's limit of a request."""
 OPERATION_BYTES: Final = 64
@@ -88,12 +92,17 @@ def plan_freeze(
 ) -> FreezePlan:
     """Reads the group, and what a freeze of it would keep.
 
-    Raises NotFoundError where there is no such group, ConfigError without a reason or a time.
+    Raises NotFoundError where there is no such group, ConfigError for a reason or a time that cannot be.
     """
     if not reason.strip():
         raise ConfigError("reason: expected some words for those who look at the group, found none")
-    if for_ms < 1:
-        raise ConfigError(f"for_ms {for_ms}: expected at least 1 millisecond")
+    if len(reason) > REASON_LENGTH_MAX:
+        raise ConfigError(
+            f"reason: expected at most {REASON_LENGTH_MAX} characters, found {len(reason)}: every member and "
+            "every command reads them"
+        )
+    if operator.index(for_ms) not in range(1, FOR_MS_MAX + 1):
+        raise ConfigError(f"for_ms {for_ms}: expected milliseconds from 1 to {FOR_MS_MAX} (24 days)")
     snapshot = read_snapshot(ensemble, group)
     view = coordinated_views(ensemble, [snapshot], live).get(group)
     if view is None:
@@ -126,7 +135,7 @@ def _refusal(plan: FreezePlan, snapshot: GroupSnapshot, view: CoordinatedView | 
     """The reason why the group cannot be frozen as it is."""
     group, where = plan.group, ids_path(plan.group)
     if snapshot.frozen is not None:
-        unfreeze = f"`zkgroup group unfreeze {shlex.quote(group)}` ends it"
+        unfreeze = f"`zkgroup group unfreeze {shlex.quote(group)} --execute` ends it"
         return RefusedError(f"{Freeze.path(group)}: {freeze_text(snapshot.frozen)}; {unfreeze}")
     if view is not None and view.protocol_state != STABLE:
         found = view.protocol_state or "no answer of its coordinator"
@@ -146,10 +155,10 @@ def _refusal(plan: FreezePlan, snapshot: GroupSnapshot, view: CoordinatedView | 
             "zkgroup, do not know freezes; stop them first"
         )
     if plan.unowned and not plan.allow_takeover:
+        takeover = ", or freeze it with --allow-takeover" if view is None else ""
         return RefusedError(
             f"{owners_path(group)}: expected an owner of each partition, found none of "
-            f"{named(plan.unowned)}; "
-            f"until the end there would be none; {_wait(group)}, or freeze it with --allow-takeover"
+            f"{named(plan.unowned)}; until the end there would be none; {_wait(group)}{takeover}"
         )
     return None
 

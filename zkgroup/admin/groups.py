@@ -143,7 +143,7 @@ def frozen_error(ensemble: Ensemble, snapshot: GroupSnapshot) -> RefusedError | 
         return None
     return RefusedError(
         f"{marker.znode.path}: {freeze_text(marker)}; "
-        f"`zkgroup group unfreeze {shlex.quote(snapshot.group)}` ends it"
+        f"`zkgroup group unfreeze {shlex.quote(snapshot.group)} --execute` ends it"
     )
 
 

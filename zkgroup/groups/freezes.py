@@ -36,7 +36,7 @@ def freeze_problems(snapshot: GroupSnapshot) -> Iterator[Problem]:
     if marker is None:
         return
     if marker.error is not None:
-        detail = f"{marker.error}; nothing moves until `zkgroup group unfreeze` deletes it"
+        detail = f"{marker.error}; nothing moves until `zkgroup group unfreeze --execute` deletes it"
         yield Problem(kind=ProblemKind.FROZEN, since_ms=marker.stat.ctime, detail=detail)
     for member in disobeying(snapshot):
         entry = snapshot.registrations[member]

@@ -134,13 +134,16 @@ def test_members_that_know_no_freeze_are_named(group: MemoryGroups) -> None:
 
 
 def test_nothing_to_keep_is_refused(group: MemoryGroups) -> None:
-    """A group without members or that does not exist, a freeze without a reason or a time."""
+    """A group without members or that does not exist, a freeze without a reason or a time, or with one that
+    nobody could read."""
     group.commit("left", "orders", 0, 1)
     assert "found none" in refusal(group, "left")
     assert "there is no group" in refusal(group, "nobody")
-    for reason, for_ms in ((" ", 1000), ("r", 0)):
+    for reason, for_ms in ((" ", 1000), ("r" * 1001, 1000), ("r", 0), ("r", 2**63)):
         with pytest.raises(ConfigError):
             plan_freeze(group.ensemble, "g", reason=reason, for_ms=for_ms)
+    with pytest.raises(TypeError):
+        plan_freeze(group.ensemble, "g", reason="r", for_ms=60e3)  # type: ignore[arg-type]
 
 
 def test_a_marker_that_cannot_be_read_is_reported_and_removed(group: MemoryGroups) -> None:
@@ -192,8 +195,11 @@ def test_a_freeze_of_kafkas_protocol_sets_the_slot(
 def test_what_a_coordinator_cannot_freeze_is_refused(
     coordinated: CoordinatedGroups, world: MemoryGroups
 ) -> None:
-    """A takeover, and a group whose coordinator does not say that it is stable."""
+    """A takeover, which nothing recommends, and a group whose coordinator does not say that it is stable."""
     assert "each assignment is made for all" in refusal(world, takeover=True)
+    coordinated.store("unowned", stored_member("ada", TopicPartition("orders", 0)))
+    assert "found none of orders-1" in (text := refusal(world, "unowned"))
+    assert "--allow-takeover" not in text
 
     rebalancing = LiveGroup(state="PreparingRebalance", protocol_type="consumer", protocol="range")
     for live, what in (({"g": rebalancing}, "found PreparingRebalance"), ({}, "found no answer")):
