@@ -71,6 +71,8 @@ def _own_strategy(name: str) -> Strategy | None:
     found = list(entry_points(group=ENTRY_POINTS, name=name))
     if not found:
         return None
+    if len(values := sorted({each.value for each in found})) > 1:
+        raise ConfigError(f"strategy {name!r}: expected one function, found {' and '.join(values)}")
     try:
         assignor = found[0].load()
     except Exception as error:
@@ -81,12 +83,12 @@ def _own_strategy(name: str) -> Strategy | None:
     def checked(group: AssignorInput, /) -> Assignment:
         try:
             assignment = assignor(group)
+            _check(name, group, assignment)
+            return Assignment(dict(assignment.owners), tuple(assignment.notes))
         except AssignmentError:
             raise
         except Exception as error:
             raise AssignmentError(f"strategy {name}: {type(error).__name__}: {error}") from error
-        _check(name, group, assignment)
-        return Assignment(dict(assignment.owners), tuple(assignment.notes))
 
     return Strategy(checked)
 
@@ -99,9 +101,7 @@ def _check(name: str, group: AssignorInput, assignment: object) -> None:
     for tp, who in assignment.owners.items():
         member, _, number = who.rpartition("-")
         limit = threads.get(member, {}).get(tp.topic, 0)
-        if not (
-            number.isdecimal() and int(number) < limit and tp.partition in group.partitions.get(tp.topic, ())
-        ):
+        if not (number in map(str, range(limit)) and tp.partition in group.partitions.get(tp.topic, ())):
             raise AssignmentError(f"strategy {name}: {tp} cannot go to {who}: no such thread or partition")
 
 

@@ -27,6 +27,7 @@ history_log = logging.getLogger("zkgroup.history")
 
 _WARNINGS = frozenset(
     {
+        "assignment_refused",
         "foreign_write",
         "fence_broken",
         "watch_gap",

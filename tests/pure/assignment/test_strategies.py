@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from zkgroup.assignment import STRATEGIES, Strategy, agreed_strategy, assign, strategies
@@ -148,6 +150,9 @@ def test_an_entry_point_is_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
         (Assignment({TopicPartition("t", 0): "g_a-1"}), "t-0 cannot go to g_a-1"),
         (Assignment({TopicPartition("t", 9): "g_a-0"}), "t-9"),
         (Assignment({TopicPartition("x", 0): "g_a-0"}), "x-0"),
+        (Assignment({TopicPartition("t", 0): "g_a-00"}), "t-0 cannot go to g_a-00"),
+        (Assignment({TopicPartition("t", 0): 0}), "AttributeError"),  # type: ignore[dict-item]
+        (Assignment([TopicPartition("t", 0)]), "AttributeError"),  # type: ignore[arg-type]
         (ZeroDivisionError("2 / 0"), "ZeroDivisionError: 2 / 0"),
     ],
 )
@@ -165,3 +170,13 @@ def test_a_wrong_result_of_an_entry_point_is_an_assignment_error(
 
     with pytest.raises(AssignmentError, match=reason):
         assign("own", EQUAL, PARTITIONS)
+
+
+def test_two_entry_points_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members might take different ones; the same one, found twice, is one."""
+    found = [SimpleNamespace(value=f"{name}:assignor", load=lambda: None) for name in ("one", "two")]
+    monkeypatch.setattr(strategies, "entry_points", lambda group, name: found)
+    strategies._own_strategy.cache_clear()
+
+    with pytest.raises(ConfigError, match="found one:assignor and two:assignor"):
+        strategies._own_strategy("twice")
