@@ -121,7 +121,7 @@ def test_jvm_members_plan_by_range_unless_round_robin_explains_their_owners() ->
 def test_sticky_is_the_stored_plan_and_only_where_all_publish_it() -> None:
     """The stored plan counts while its digest fits; a member that does not publish sticky makes it range."""
     members = {"g_a": _wants(**OURS), "g_b": _wants(**OURS)}
-    evaluated = [EvaluatedMember(name, {"t": 1}) for name in members]
+    evaluated = [EvaluatedMember(name, {"t": 1}, negotiates=False) for name in members]
     stored = StoredAssignment(
         5, inputs_digest("sticky", evaluated, {"t": (0, 1)}), {T0: "g_b-0", T1: "g_a-0"}
     )

@@ -24,7 +24,7 @@ from zkgroup.wire.metadata import FindCoordinatorRequest, FindCoordinatorRespons
 from zkgroup.znodes.brokers import Topic
 from zkgroup.zookeeper.blocking import Blocking
 
-COMMIT_AT_MOST, JOIN_AT_MOST = 26, 31
+COMMIT_AT_MOST, JOIN_AT_MOST = 28, 32
 COMMITS = 20
 ONE_SLOT = BrokerSettings(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1)
 VERSION = 5

@@ -229,9 +229,9 @@ class Scheduler(ProcedureLoop[Effect]):
             return ("snapshot", self._take_snapshot) if takes_snapshot else ("plan", self._plan)
         if p.snapshot.freeze.is_end_due:
             return "end the freeze", p.snapshot.freeze.end
-        if p.old_owner.is_due:
+        if p.context.owned.kept and p.old_owner.is_due:
             return "read what is prepared", p.old_owner.read
-        if p.new_owner.is_due:
+        if p.new_owner.ready and p.new_owner.is_due:
             return "publish what is prepared", p.new_owner.publish
         return ("next step", p.assignments.steps.advance) if p.assignments.steps.is_due else None
 

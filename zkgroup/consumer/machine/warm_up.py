@@ -48,7 +48,8 @@ class NewOwner:
         self._assignments = assignments
         self._preparing: dict[int, frozenset[TopicPartition]] = {}
         """The calls of `on_prepare` that have not returned."""
-        self._ready: set[TopicPartition] = set()
+        self.ready: set[TopicPartition] = set()
+        """What the application has prepared and still waits for."""
         self._published: tuple[int, frozenset[TopicPartition]] | None = None
         self._version: int | None = None
         """Data version of the znode; None if there is none."""
@@ -56,19 +57,19 @@ class NewOwner:
     def forget(self) -> None:
         """Drops everything: the registration is gone."""
         self._preparing.clear()
-        self._ready.clear()
+        self.ready.clear()
         self._published = self._version = None
 
     def assigned(self) -> None:
         """Notes a new assignment: what is no longer assigned is not ready any more."""
-        if self._ready:
-            self._ready.intersection_update(self._context.owned.assigned)
+        if self.ready:
+            self.ready.intersection_update(self._context.owned.assigned)
 
     def blocked(self) -> None:
         """Has the application prepare those blocked partitions whose owner is registered."""
         owned, newest = self._context.owned, self._snapshot.newest
         members = newest.registrations if newest is not None else {}
-        known = self._ready.union(*self._preparing.values())
+        known = self.ready.union(*self._preparing.values())
         wanted = sorted(
             tp
             for tp, owner in owned.blocked.items()
@@ -81,23 +82,23 @@ class NewOwner:
 
     def prepared(self, call_id: int) -> None:
         """Notes that `on_prepare` has returned."""
-        self._ready |= self._preparing.pop(call_id, frozenset()).intersection(self._context.owned.assigned)
+        self.ready |= self._preparing.pop(call_id, frozenset()).intersection(self._context.owned.assigned)
 
     @property
     def is_preparing(self) -> bool:
-        return bool(self._preparing or self._ready)
+        return bool(self._preparing or self.ready)
 
     @property
     def is_due(self) -> bool:
         """Returns whether there is something to publish that the old owners wait for."""
-        news, published = self._news() if self._ready else None, self._published
+        news, published = self._news() if self.ready else None, self._published
         if news is None:
             return False
         return published is None or published[0] != news[0] or not news[1] <= published[1]
 
     def _news(self) -> tuple[int, frozenset[TopicPartition]] | None:
         planned = self._assignments.planned
-        waiting = frozenset(self._ready.intersection(self._context.owned.blocked))
+        waiting = frozenset(self.ready.intersection(self._context.owned.blocked))
         return (planned.generation, waiting) if planned is not None and waiting else None
 
     def publish(self) -> Procedure[None]:
