@@ -251,8 +251,10 @@ class OldOwner:
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
         kept = self._context.owned.kept
-        due = sorted(tp for tp in partitions if tp in kept)
-        for tp in due:
-            del self._holds[tp]
+        due = []
+        for tp in sorted(partitions):
+            self._holds.pop(tp, None)  # also where the registration is over, and nothing is owned any more
+            if tp in kept:
+                due.append(tp)
         kept.difference_update(due)
         self.revoke(due)

@@ -48,6 +48,18 @@ def test_the_bound_ends_the_wait() -> None:
     assert (owned(first), owned(second)) == ([0, 1], [2, 3])
 
 
+def test_a_bound_that_passes_after_the_session_is_forgotten() -> None:
+    """The old owner has nothing to give up any more, and waits for nothing."""
+    stage = SteppedGroup()
+    first = stage.join("a")
+    stage.never_ready.add("b")
+    stage.join("b", settings=GroupSettings(prepare_timeout_ms=8000), prepares=True, run_ms=1000)
+    stage.server.suspend("client-a")
+    stage.run(10_000)
+
+    assert owned(first) == []
+
+
 @pytest.mark.parametrize("prepares", [False, True])
 def test_a_crash_of_the_old_owner_leaves_partitions_without_an_owner_no_longer_than_without(
     prepares: bool,
