@@ -297,7 +297,11 @@ def waits_for_away(snapshot: GroupSnapshot, expected: ExpectedOwnership, tp: Top
 
 
 def _away_member(snapshot: GroupSnapshot, thread: str) -> str | None:
-    """The member of a thread, if it is away."""
+    """The member of a thread, if it is away and gets the partition when it is back: not in a frozen group
+    without takeover, where it waits for the end as everybody does."""
+    frozen = snapshot.frozen
+    if frozen is not None and not (frozen.value and frozen.value.allows_takeover):
+        return None
     member = thread.rpartition("-")[0]
     return member if snapshot.is_away(member) else None
 

@@ -17,8 +17,8 @@ from zkgroup.groups.check import CheckLimits, check_groups
 from zkgroup.groups.descriptions import GroupState, ProblemKind
 from zkgroup.groups.reads import describe, list_groups, verify
 from zkgroup.model.text import iso_time
-from zkgroup.znodes.consumers import Registration, group_path, static_path
-from zkgroup.znodes.group_records import StaticMember
+from zkgroup.znodes.consumers import Registration, group_path, owners_path, static_path
+from zkgroup.znodes.group_records import Freeze, StaticMember
 
 GRACE_MS = 60_000
 STATIC = {**OURS, "features": "static", "restart_grace_ms": str(GRACE_MS)}
@@ -80,6 +80,23 @@ def test_an_absence_that_nobody_has_noticed_has_no_end_yet(world: MemoryGroups) 
         world.leave("g", name)
     found = describe(world.ensemble, "g")
     assert (found.state, found.problems, len(found.members)) == (GroupState.EMPTY, (), 3)
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+def test_in_a_frozen_group_its_partitions_wait_for_it_only_with_a_takeover(
+    world: MemoryGroups, takeover: bool
+) -> None:
+    """Otherwise they wait for the end of the freeze: it gets none before, and nothing moves when its grace
+    ends."""
+    _group(world)
+    marker = Freeze(reason="deploy", by="me", for_ms=1000, allows_takeover=takeover)
+    world.server.put(owners_path("g"))  # counts the freeze
+    world.server.put(Freeze.path("g"), marker.encode())
+
+    kinds = {one.kind for one in verify(world.ensemble, "g").problems if one.partition in (2, 3)}
+    assert kinds == {ProblemKind.AWAY if takeover else ProblemKind.FROZEN}
+    _, (summary,), _ = list_groups(world.ensemble)
+    assert (summary.away, summary.unowned) == ((2, 0) if takeover else (0, 2))
 
 
 @pytest.mark.parametrize("extensions", [{}, OURS], ids=["jvm", "earlier version"])
