@@ -290,7 +290,7 @@ class Membership:
             "host": self._context.config.host,
             "pid": self._context.config.pid,
             "capacity": settings.capacity,
-            "rack": settings.client_rack,
+            "rack": settings.client_rack or None,  # Kafka's clients have an empty one instead of none
             COMMIT_RATE_KEY: settings.commit_rate_max,
             MOVES_MAX_KEY: settings.rebalance_moves_max,
             PREPARE_KEY: settings.prepare_timeout_ms if self._context.config.prepares else None,
