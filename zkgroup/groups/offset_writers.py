@@ -1,4 +1,4 @@
-"""Who wrote the committed offsets of a group, and when (history of commits, recipes 27).
+"""Who wrote the committed offsets of a group, and when (history of commits, recipes 28).
 
 Most of it stands in znodes that are written anyway: a reset has a marker, and an owner of zkgroup alone
 commits what it owns. Only the commits of owners that are gone, and those that a later claim wrote anew, need

@@ -1,4 +1,4 @@
-"""Who wrote each offset: by a record, by a reset's marker, or because it is the owner (recipes 27)."""
+"""Who wrote each offset: by a record, by a reset's marker, or because it is the owner (recipes 28)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of who wrote each offset, `/consumers/<g>/commits/<t>-<p>` (history of commits, recipes 27).
+"""Records of who wrote each offset, `/consumers/<g>/commits/<t>-<p>` (history of commits, recipes 28).
 
 A member with `commit_history` adds one operation to each write of an offset: it sets the record, in the
 transaction of the commit or release. So the record is exact, and no packet is sent for it. Nothing depends on

@@ -1,1 +1,1 @@
-"""The records of who wrote an offset (recipes 27), searched exhaustively."""
+"""The records of who wrote an offset (recipes 28), searched exhaustively."""
