@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, owned
+from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, owned, tp
+from zkgroup.assignment.steps import RebalanceStep, next_step
+from zkgroup.model import EvaluatedMember
 from zkgroup.model.requests import Read
 from zkgroup.settings import GroupSettings
 from zkgroup.znodes.consumers import Registration
@@ -61,6 +63,15 @@ def test_partitions_of_living_members_move_so_many_at_a_time() -> None:
     assert _plan(stage).moving == {}
     views = [actor.machine.describe().owners for actor in stage.actors.values()]
     assert views[0] == views[1] == views[2]
+
+
+def test_a_step_that_is_computed_again_adds_no_move_to_those_under_way() -> None:
+    """Another member joins while one partition, of one at a time, is on its way."""
+    step = RebalanceStep({tp(number): "a-0" for number in range(6)}, {})
+    for members in ("ab", "abc"):
+        evaluated = [EvaluatedMember(name, {"t": 1}) for name in members]
+        step = next_step("sticky", evaluated, {"t": range(6)}, step, {}, list(members), 1)
+        assert len(step.moving) == 1
 
 
 def test_what_a_dead_member_had_is_no_move() -> None:
