@@ -41,13 +41,13 @@ group = make_group(
             ".commands.group_freeze:freeze",
             "Let no partition of GROUP move, but by leaving and death",
         ),
+        "unfreeze": (".commands.group_freeze:unfreeze", "End the freeze of GROUP: its partitions move again"),
         "copy": (".commands.group_copy:copy", "Give TO the committed offsets of GROUP"),
         "rename": (
             ".commands.group_copy:rename",
             "Move the offsets of GROUP to the name TO",
         ),
         "prune": (".commands.group_copy:prune", "Delete the groups that nobody has used for long"),
-        "unfreeze": (".commands.group_freeze:unfreeze", "End the freeze of GROUP: its partitions move again"),
     },
     help="""List, describe, check, preview and delete groups.
 
