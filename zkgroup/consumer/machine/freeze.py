@@ -109,9 +109,9 @@ class GroupFreeze:
             return
         marker = None
         if fence:
-            self._watch = Watch(self._on_change)
-            (outcome,) = yield from ask(Query(Read(self._paths.frozen, watch=True), self._watch))
-            marker = read_done(outcome)
+            watch = Watch(self._on_change)
+            (outcome,) = yield from ask(Query(Read(self._paths.frozen, watch=True), watch))
+            marker, self._watch = read_done(outcome), watch  # without an answer no server has the watch
         self._fence, self._marker = fence, marker
         self._take(marker)
 

@@ -22,7 +22,18 @@ from zkgroup.consumer.machine.machine_context import MemberConfig
 from zkgroup.consumer.machine.scheduler import Components
 from zkgroup.model import StaticSubscription, Znode, ZnodeStat
 from zkgroup.model.ports import Instant
-from zkgroup.model.requests import Check, Delete, Multi, MultiDone, Operation, Outcome, ReadDone, SetData
+from zkgroup.model.requests import (
+    Check,
+    Delete,
+    Multi,
+    MultiDone,
+    Operation,
+    Outcome,
+    Read,
+    ReadDone,
+    Request,
+    SetData,
+)
 from zkgroup.runtime.procedures import Procedure, Query
 from zkgroup.znodes.consumers import Registration, owners_path
 from zkgroup.znodes.group_records import Freeze
@@ -113,6 +124,22 @@ def test_a_freeze_ends_by_the_clock_of_the_server() -> None:
     assert not freeze.is_end_due
     _, end = writes(10_000, 1000 + FOR_MS, 1000 + FOR_MS)
     assert end == (Check(Registration.path(GROUP, "g_a"), 0), Check(owners.path, 1), Delete(path, -1))
+
+
+def test_a_read_of_the_marker_that_is_not_answered_is_repeated() -> None:
+    """Its watch does not exist: the end of the freeze would not be noticed."""
+    stage = SteppedGroup(topics={"t": 2}, verify_interval_ms=2000)
+    a = stage.join("a")
+    freeze(stage, 600_000)
+
+    def is_of_marker(request: Request) -> bool:
+        return isinstance(request, Read) and request.path == Freeze.path(GROUP)
+
+    stage.when("client-a", is_of_marker, fault="lost_request")
+    stage.run(5000)
+    stage.foreign_write(Delete(Freeze.path(GROUP), -1))
+    stage.run(3000)
+    assert (reason(a), owned(a)) == ("assigned", [0, 1])
 
 
 def test_a_takeover_claims_what_nobody_owns_and_nothing_else() -> None:
