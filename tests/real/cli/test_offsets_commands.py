@@ -48,14 +48,8 @@ def test_show_has_offsets_versions_and_owners(shell: Shell, living: ServerGroups
 
     row = document["offsets"][2]
     assert list(row) == [
-        "topic",
-        "partition",
-        "offset",
-        "version",
-        "committed_at",
-        "owner",
-        "log_end_offset",
-        "lag",
+        *("topic", "partition", "offset", "version", "committed_at", "owner", "log_end_offset", "lag"),
+        *("written_by", "written_at", "written_host", "written_version", "written_evidence"),
     ]
     assert (row["offset"], row["owner"], row["log_end_offset"]) == (20, "billing_b-0", None)
     assert len(table.lines) == 4
