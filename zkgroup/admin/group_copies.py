@@ -26,7 +26,14 @@ from zkgroup.admin.offsets.changes import OffsetsChange, offset_change
 from zkgroup.admin.offsets.planning import OffsetPlan, plan_values
 from zkgroup.admin.offsets.writes import missing_parents
 from zkgroup.admin.undo_records import ChangeRecord
-from zkgroup.errors import ConfigError, NotFoundError, OperationRefusedError, PartlyDoneError, RefusedError
+from zkgroup.errors import (
+    ConfigError,
+    NotFoundError,
+    OperationRefusedError,
+    PartlyDoneError,
+    RefusedError,
+    ZkGroupError,
+)
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.group_ids import validate_length
 from zkgroup.groups.reader import read_snapshot, snapshot_or_empty
@@ -194,7 +201,7 @@ def _delete_rest(ensemble: Ensemble, plan: RenamePlan) -> None:
         rest = plan_deletion(ensemble, group)
         if not rest.offsets:
             delete_group(ensemble, rest)
-    except Exception as error:
+    except ZkGroupError as error:
         raise PartlyDoneError(f"{moved}{error}; {_see(group)}") from error
     if rest.offsets:
         raise PartlyDoneError(
