@@ -363,19 +363,11 @@ def test_a_throttle_stays_while_something_moves(
     assert world.server.tree() == before
 
 
+OF_OFFSETS = ("set_offsets", "reset_offsets", "delete_offsets", "import_offsets")
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        "delete_group",
-        "prune_groups",
-        "copy_group",
-        "rename_group",
-        "set_offsets",
-        "reset_offsets",
-        "delete_offsets",
-        "import_offsets",
-        "undo",
-    ],
+    "name", ["delete_group", "prune_groups", "copy_group", "rename_group", *OF_OFFSETS, "undo"]
 )
 def test_offsets_are_undone(admin: Admin, world: MemoryGroups, cluster: MemoryCluster, name: str) -> None:
     """The last change, by the record that its call has saved."""
