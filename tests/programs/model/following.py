@@ -24,7 +24,7 @@ from zkgroup.settings import GroupSettings
 Loss = Literal["none", "applied", "not applied"]
 """What becomes of the first write: answered, or not, and then applied or not."""
 LOST_NOTES = {"applied": " [applied, reply lost]", "not applied": " [not applied, no reply]"}
-FAULTS = {"commit": 9, "lost": 9}
+FAULTS = {"commit": 9, "lost": 9, "handover": 9}
 WIPE = "a foreign client deletes the offset"
 ME = 0
 P = 0
@@ -193,6 +193,8 @@ class Pair:
                 return recipes.release_without_commit_ops(ME, p, me.reads[p], unfrozen)
             case Pc.RELEASE_AGAIN:
                 return recipes.release_ops(cfg, ME, p, me.held[p], unfrozen)
+            case Pc.IDLE | Pc.HANDOVER_AGAIN if self.wish == "hands over":
+                return recipes.handover_ops(cfg, ME, p, me.held[p])
             case Pc.IDLE if self.wish == "commits":
                 return recipes.commit_ops(cfg, ME, ((p, me.held[p].value + 1),), me.held)
             case Pc.IDLE if self.wish == "releases":

@@ -309,6 +309,9 @@ def _requests(v: View) -> Iterator[Step]:
     held = tuple(p for p in cfg.parts if me.held[p])
     if held and (t := spend(s, "commit")):
         yield from send_commit(t, cfg, m, tuple((p, me.held[p].value + 1) for p in held), "commits", True)
+    if t := spend(s, "handover"):
+        for p in held:
+            yield from _hands_over(v._replace(s=t), p, is_optional=True)
     if t := spend(s, "leave"):
         yield Step("begins to leave", True, put(t, m, leaving=True, target=(False,) * cfg.partitions))
     if me.gen is not None and registered(cfg, s.tree)[m] and (t := spend(s, "resubscribe")):
@@ -440,6 +443,53 @@ def _release(v: View, p: int) -> Iterator[Step]:
         yield Step(f"releases p{p}" + note, False, t, bad)
 
 
+def _hands_over(v: View, p: int, *, is_optional: bool = False) -> Iterator[Step]:
+    """Between two threads, or to its own one: by another claim in the same transaction."""
+    s, cfg, m, me = v.s, v.cfg, v.m, v.me
+    ops = recipes.handover_ops(cfg, m, p, me.held[p])
+    for note, t, out, bad in write(s, cfg, m, ops):
+        if is_unregistered(cfg, m, out, ops):
+            t = lost(t, cfg, m)
+        elif out == "ok":
+            held = recipes.claimed(cfg, t.tree, None, p)
+            t = put(t, m, pc=Pc.IDLE, held=swap(me.held, p, held), todo=(), reads=cfg.blank)
+        else:
+            t = put(t, m, pc=Pc.HANDOVER_READS_OFFSET, todo=(p,))
+        yield Step(f"hands over p{p}" + note, is_optional, t, bad)
+
+
+def _handover_again(v: View) -> Iterator[Step]:
+    yield from _hands_over(v, v.me.todo[0])
+
+
+def _handover_reads_offset(v: View) -> Iterator[Step]:
+    v, p = v.up_to_date(), v.me.todo[0]
+    t = put(v.s, v.m, pc=Pc.HANDOVER_READS_OWNER, reads=swap(v.cfg.blank, p, v.node("offset", p)))
+    yield Step(f"reads back: offset of p{p}", False, t)
+
+
+def _handover_reads_owner(v: View) -> Iterator[Step]:
+    """Mine by its token: sent again, with the offset as read. Mine by another one: it was applied."""
+    s, cfg, m, me, p = v.s, v.cfg, v.m, v.me, v.me.todo[0]
+    owner, offset, held = v.node("owner", p), me.reads[p], me.held[p]
+    if is_mine(cfg, m, me, owner, held.token):
+        as_read = offset and held._replace(value=offset.data, fence=offset.version, life=offset.czxid)
+        is_release = offset is None or "handover as read" in cfg.without
+        if recipes.release_stands(held, offset, v.node("marker", p)):
+            t = put(s, m, pc=Pc.HANDOVER_AGAIN)
+        elif is_release:
+            t = put(s, m, pc=Pc.RELEASE_WITHOUT_COMMIT)
+        else:
+            t = put(s, m, pc=Pc.HANDOVER_AGAIN, held=swap(me.held, p, as_read))
+    elif is_mine(cfg, m, me, owner):
+        now = recipes.adopted(cfg, owner, offset)
+        after = Pc.IDLE if now else Pc.RELEASE_READS_FIRST
+        t = put(s, m, pc=after, held=swap(me.held, p, now), todo=() if now else (p,), reads=cfg.blank)
+    else:
+        t = _dropped(s, cfg, m, p)
+    yield Step(f"reads back: owner of p{p}", False, t)
+
+
 def _release_again(v: View) -> Iterator[Step]:
     yield from _release(v, v.me.todo[0])
 
@@ -510,4 +560,7 @@ _AT: dict[str, Callable[[View], Iterator[Step]]] = {
     Pc.RELEASE_READS_SECOND: _release_reads_second,
     Pc.RELEASE_AGAIN: _release_again,
     Pc.RELEASE_WITHOUT_COMMIT: _release_without_commit,
+    Pc.HANDOVER_READS_OFFSET: _handover_reads_offset,
+    Pc.HANDOVER_READS_OWNER: _handover_reads_owner,
+    Pc.HANDOVER_AGAIN: _handover_again,
 }

@@ -100,6 +100,16 @@ def release_ops(cfg: Configuration, m: int, p: int, held: Held, freeze: Sequence
     ]
 
 
+def handover_ops(cfg: Configuration, m: int, p: int, held: Held) -> list[Op]:
+    """Recipes 5, between threads of one member: it is released and claimed at once, and never without an
+    owner."""
+    return [
+        *release_ops(cfg, m, p, held),
+        create("owner", p, m, ephemeral=True),
+        set_data("owner", p, m, 0),
+    ]
+
+
 def release_without_commit_ops(m: int, p: int, read: Node | None, freeze: Sequence[Op] = ()) -> list[Op]:
     """Recipes 7, the fallback, after "offset, then owner" was read."""
     unmoved = [] if read is None else [check("offset", p, read.version)]

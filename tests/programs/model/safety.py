@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from tests.programs.model.plans import range_plan, registered, subscribed
 from tests.programs.model.static_members import audit_static, counted, is_attended, is_away
@@ -14,7 +15,7 @@ def audit(s: State, cfg: Configuration, m: int, session: ClientSession, ops: Seq
     if cfg.static and (bad := audit_static(s, cfg, m, ops, planned(s, cfg))):
         return bad
     claimed = {op.key for op in ops if op.kind == "create" and op.where == "owner"}
-    if bad := _audit_freeze(s, cfg, m, ops):
+    if bad := _audit_freeze(s, cfg, m, ops, claimed):
         return bad
     for op in ops:
         if op.where not in ("owner", "offset"):
@@ -35,8 +36,11 @@ def audit(s: State, cfg: Configuration, m: int, session: ClientSession, ops: Seq
     return None
 
 
-def _audit_freeze(s: State, cfg: Configuration, m: int, ops: Sequence[Op]) -> str | None:
-    """A freeze stands until it is over: then nothing moves but by leaving, and by claims that it allows."""
+def _audit_freeze(
+    s: State, cfg: Configuration, m: int, ops: Sequence[Op], claimed: AbstractSet[int]
+) -> str | None:
+    """A freeze stands until it is over: then nothing moves but by leaving, and by claims that it allows. A
+    handover within a member moves nothing."""
     frozen, over = s.tree.nodes[cfg.at("frozen")], s.tree.nodes[cfg.at("over")]
     me = s.members[m]
     if frozen is None:
@@ -44,9 +48,12 @@ def _audit_freeze(s: State, cfg: Configuration, m: int, ops: Sequence[Op]) -> st
     for op in ops:
         if op.where == "frozen" and op.kind == "delete" and over is None:
             return f"m{m} ended the freeze before its time"
-        if op.where == "owner" and op.kind == "create" and frozen.data == "frozen":
+        is_kept = op.key in claimed and s.tree.nodes[cfg.at("owner", op.key)] is not None
+        if op.where != "owner" or is_kept:
+            continue
+        if op.kind == "create" and frozen.data == "frozen":
             return f"m{m} claimed p{op.key} in a frozen group"
-        if op.where == "owner" and op.kind == "delete" and me.held[op.key] and not me.leaving:
+        if op.kind == "delete" and me.held[op.key] and not me.leaving:
             return f"m{m} released p{op.key} for a rebalance of a frozen group"
     return None
 

@@ -17,7 +17,7 @@ freeze is over."""
 
 Fault = Literal[
     "commit", "expire", "abandon", "lost", "leave", "resubscribe", "steal", "write", "wipe", "reset", "guard",
-    "jvm_commit", "freeze", "takeover", "unfreeze", "early", "crash",
+    "jvm_commit", "freeze", "takeover", "unfreeze", "early", "crash", "handover",
 ]  # fmt: skip
 """Steps that need not happen, each with a budget: a commit as well as an expired session."""
 FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -25,9 +25,9 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 Rule = Literal[
     "adopt offset first", "bump", "count away", "create offset", "cversion", "deaf", "empty entry",
     "entry first", "freeze bump", "freeze claim", "freeze end", "freeze order", "freeze release",
-    "freeze transit", "freeze wake", "ids check", "life check", "lost on refusal", "marker by equality",
-    "obey owner", "offset first", "owner check", "plan by members", "plan znode", "release check",
-    "session read", "text", "touch ids",
+    "freeze transit", "freeze wake", "handover as read", "ids check", "life check", "lost on refusal",
+    "marker by equality", "obey owner", "offset first", "owner check", "plan by members", "plan znode",
+    "release check", "session read", "text", "touch ids",
 ]  # fmt: skip
 """Rules of the recipes that a configuration can leave out, to show that each is needed."""
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -99,6 +99,9 @@ class Pc:
     RELEASE_READS_SECOND = "release: second read"
     RELEASE_AGAIN = "release again"
     RELEASE_WITHOUT_COMMIT = "release without commit"
+    HANDOVER_READS_OFFSET = "handover: read offset"
+    HANDOVER_READS_OWNER = "handover: read owner"
+    HANDOVER_AGAIN = "handover again"
     FREEZE = "read the marker of a freeze"
     FREEZE_END = "end the freeze"
     PLAN = "plan"

@@ -180,6 +180,18 @@ def release(pair: Pair) -> None:
         assert not is_mine or pair.me.pc == Pc.UNREGISTERED
 
 
+def hand_over(pair: Pair) -> None:
+    """To the thread that has it, as after a freeze."""
+    pair.wish = "hands over"
+    pair.believe(target=(True,))
+    owned, releases = pair.components.context.owned, pair.components.releases
+    owned.assign({tp(P): 0})
+    owned.releasing[tp(P)] = Position(pair.me.held[P].value)
+    pair.follow(releases.release(), releases.release())
+    pair.assert_same_beliefs()
+    assert (pair.me.pc == Pc.RELEASE_READS_FIRST) == (tp(P) in owned.orphaned)
+
+
 def leaking() -> Pair:
     """A claim of this member that it does not know."""
     pair = registered()
@@ -235,6 +247,7 @@ class Played(NamedTuple):
 PLAYED = {
     **{f"commit, {policy}": Played(partial(owning, policy), 3, commit) for policy in POLICIES},
     "release": Played(owning, 4, release),
+    "handover": Played(owning, 4, hand_over),
     "release of a leaked claim": Played(leaking, 4, release_leaked),
     "claim": Played(partial(wanting, offset=True), 4, claim),
     "first claim": Played(partial(wanting, offset=False), 4, claim),
@@ -246,6 +259,7 @@ PLAYED = {
 def test_machine_does_what_the_model_does(loss: Loss, name: str) -> None:
     """recipes 5, 6, 7. Commits: offsets first, then owners and markers; resets by mzxid before any other
     reading. Releases: commit and delete at once; else offset, then owner, and a delete under what was read.
+    Handovers: a release and a claim at once; else the same reads, and again with the offset as read.
     Claims: create, set, bump; without a reply the offset is read first, then the owner: mine is adopted with
     that offset, anybody's is waited for, nobody's is wanted; one that nobody holds goes without a commit."""
     make, moments, recipe = PLAYED[name]

@@ -4,8 +4,9 @@
 
 The commit and the end of the claim are one transaction. If it is refused or gets no reply, the offset is read
 first, then the owner. A claim that is gone is released, one that is unchanged is sent again, and if another
-client has written the offset, only the owner is deleted, under the version just read. Orphaned claims (this
-member's own, but not adopted) are deleted in that last way.
+client has written the offset, only the owner is deleted, under the version just read; or the partition is
+handed over with that offset, if it stays with this member. Orphaned claims (this member's own, but not
+adopted) are deleted in that way, too.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from zkgroup.consumer.machine.transactions import (
     WriteVerdict,
     adopted_partition,
     classify,
+    offset_value,
     read_back,
 )
-from zkgroup.model import TopicPartition
+from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import (
     Check,
     Multi,
@@ -349,5 +351,18 @@ class Releases:
             case WriteVerdict.UNCHANGED:
                 return [(tp, self._operations(owned))]
             case _:
-                self._moving.pop(tp, None)
-                return [(tp, transactions.release_without_commit(self._paths, tp, seen.offset))]
+                return [(tp, self._operations_as_read(owned, seen.offset))]
+
+    def _operations_as_read(self, owned: OwnedPartition, offset: Znode | None) -> list[Operation]:
+        """The release without a commit, after another client wrote the offset. A partition that stays with
+        this member is never without an owner: its handover starts at the offset as read."""
+        tp, value = owned.topic_partition, None if offset is None else offset_value(offset)
+        if offset is None or value is None or self._moves_to(owned) is None:
+            self._moving.pop(tp, None)
+            return transactions.release_without_commit(self._paths, tp, offset)
+        version = offset.stat.version
+        self._context.note("foreign_write", **tp_fields(tp), offset=value, version=version, policy="adopt")
+        owned.follow(value)
+        owned.fence, owned.offset_czxid = version, offset.stat.czxid
+        self._context.owned.releasing[tp] = None
+        return self._operations(owned)

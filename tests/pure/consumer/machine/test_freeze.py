@@ -35,7 +35,7 @@ from zkgroup.model.requests import (
     SetData,
 )
 from zkgroup.runtime.procedures import Procedure, Query
-from zkgroup.znodes.consumers import Registration, owners_path
+from zkgroup.znodes.consumers import Offset, Registration, owners_path
 from zkgroup.znodes.group_records import Freeze
 
 ANY = StaticSubscription({"t": 1})
@@ -161,17 +161,20 @@ def test_a_takeover_claims_what_nobody_owns_and_nothing_else() -> None:
 
 
 def test_what_was_being_revoked_goes_back_to_its_thread() -> None:
-    """The release is refused: a handover to the same thread gives a new token, and nobody else claims."""
+    """The release is refused: a handover to the same thread gives a new token, and nobody else claims. It
+    starts where another client has set the offset meanwhile."""
     stage = SteppedGroup(topics={"t": 4}, revoke_timeout_ms=60_000)
     a = stage.join("a")
     stage.hangs.add("a")
     b = stage.join("b")
     tokens = {tp: grant.token for tp, grant in a.grants().items()}
     freeze(stage)
+    stage.foreign_write(SetData(Offset.path(GROUP, tp(3)), b"7", -1))
     stage.hangs.clear()
     stage.run(2000)
 
     assert (owned(a), owned(b)) == ([0, 1, 2, 3], [])
+    assert a.grants()[tp(3)].offset == 7
     assert stage.owners() == dict.fromkeys(range(4), "a-0")
     renewed = {each.partition for each, grant in a.grants().items() if grant.token > tokens[each]}
     assert renewed == {2, 3}
