@@ -82,7 +82,7 @@ def diagnose_coordinated(
     rebalances: Mapping[str, CoordinatedGroupDescription],
 ) -> DoctorFinding | None:
     """The faults of a group of Kafka's protocol; None for nothing, or for what any group may have."""
-    if group.protocol != "coordinator" or group.state is GroupState.EMPTY:
+    if group.protocol != "coordinator" or not group.members:
         return None
     slot = slot_of(group.group, coordinator.slots)
     subject, name = f"group {group.group}", shlex.quote(group.group)

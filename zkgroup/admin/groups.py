@@ -33,7 +33,7 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.freezes import describe_freeze, freeze_text
+from zkgroup.groups.freezes import freeze_text, stands
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
 from zkgroup.groups.snapshot import GroupSnapshot, decode_or_error
@@ -132,14 +132,9 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
 
 
 def frozen_error(ensemble: Ensemble, snapshot: GroupSnapshot) -> RefusedError | None:
-    """The refusal of a change of a frozen group; None where it is not frozen, or the time is over.
-
-    Without members nobody removes the marker at the end.
-    """
-    marker, frozen = snapshot.frozen, describe_freeze(snapshot.frozen)
-    if marker is None or frozen is None:
-        return None
-    if frozen.until_ms is not None and frozen.until_ms <= ensemble.clock.wall_ms():
+    """The refusal of a change of a frozen group; None where it is not frozen, or the time is over."""
+    marker = snapshot.frozen
+    if marker is None or not stands(marker, ensemble.clock.wall_ms()):
         return None
     return RefusedError(
         f"{marker.znode.path}: {freeze_text(marker)}; "

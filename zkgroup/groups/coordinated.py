@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from zkgroup.groups.descriptions import GroupState, MemberDescription, Problem, ProblemKind
-from zkgroup.groups.freezes import freeze_text
+from zkgroup.groups.freezes import freeze_text, stands
 from zkgroup.groups.membership import (
     DEAD,
     EMPTY,
@@ -102,7 +102,7 @@ class CoordinatedView:
     def state(self, now_ms: int) -> GroupState:
         """The state in the words for all groups."""
         if not self.has_members:
-            return GroupState.EMPTY
+            return GroupState.FROZEN if stands(self.snapshot.frozen, now_ms) else GroupState.EMPTY
         if self.snapshot.frozen is not None:
             return GroupState.FROZEN
         if not self.problems:

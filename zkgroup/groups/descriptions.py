@@ -23,7 +23,7 @@ class GroupState(Enum):
     """The state of a group, for an operator."""
 
     EMPTY = "empty"
-    """No member is registered."""
+    """No member is registered, and the group is not frozen."""
     STABLE = "stable"
     """Every partition of every subscribed topic is owned by the thread that it is assigned to, or waits for a
     member that is away."""

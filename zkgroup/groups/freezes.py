@@ -22,6 +22,11 @@ def describe_freeze(marker: DecodedZnode[Freeze] | None) -> FreezeDescription | 
     )
 
 
+def stands(marker: DecodedZnode[Freeze] | None, now_ms: int) -> bool:
+    """Returns whether a freeze stands. Without members nobody deletes its marker when its time is over."""
+    return marker is not None and (marker.value is None or marker.value.until_ms(marker.stat) > now_ms)
+
+
 def freeze_text(marker: DecodedZnode[Freeze]) -> str:
     """Says until when a group is frozen, by whom and why."""
     if marker.value is None:

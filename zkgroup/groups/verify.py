@@ -21,7 +21,7 @@ from zkgroup.assignment.strategies import (
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.errors import AssignmentError, ConfigError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
-from zkgroup.groups.freezes import freeze_problems, freeze_text
+from zkgroup.groups.freezes import freeze_problems, freeze_text, stands
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot, T
 from zkgroup.model import EvaluatedMember, TopicPartition, Znode
 from zkgroup.model.text import hex_session, iso_time
@@ -58,7 +58,7 @@ def group_state(
 ) -> GroupState:
     """The state by the snapshot, the time and, where there is one, a second read about 2 s later."""
     if not snapshot.registrations:
-        return GroupState.EMPTY
+        return GroupState.FROZEN if stands(snapshot.frozen, now_ms) else GroupState.EMPTY
     if snapshot.frozen is not None:
         return GroupState.FROZEN
     if is_owned_as_expected(snapshot, expected) and not snapshot.persistent:

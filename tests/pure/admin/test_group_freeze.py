@@ -74,6 +74,17 @@ def test_every_read_shows_the_freeze_and_its_end(group: MemoryGroups) -> None:
     )
 
 
+def test_a_group_whose_members_have_left_is_frozen_until_the_end(group: MemoryGroups) -> None:
+    """Then it is empty: without members nobody deletes the marker."""
+    freeze(group)
+    group.leave("g", "a")
+    group.leave("g", "b")
+    states = [describe(group.ensemble, "g").state]
+    group.clock.advance(FOR_MS)
+
+    assert [*states, describe(group.ensemble, "g").state] == [GroupState.FROZEN, GroupState.EMPTY]
+
+
 def test_a_frozen_group_that_is_owned_has_converged(group: MemoryGroups) -> None:
     """Owners that the assignment would move are no problem until the end."""
     freeze(group)
