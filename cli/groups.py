@@ -130,6 +130,7 @@ MEMBER = Shape(
         KeyColumn("pid", when=lambda rows: any(row.pid is not None for row in rows), rank=5),
         KeyColumn("version", when=lambda rows: any(row.version is not None for row in rows), rank=6),
         KeyColumn("capacity", when=lambda rows: any(row.capacity is not None for row in rows)),
+        KeyColumn("rack", when=lambda rows: any(row.rack is not None for row in rows)),
         KeyColumn("session", rank=4),
         KeyColumn(
             "registered_at",

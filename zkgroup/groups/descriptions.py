@@ -168,6 +168,8 @@ class MemberDescription:
     """The version of zkgroup that wrote the registration; None for other members."""
     capacity: int | None = None
     """The `capacity` of its settings; None where it is not set."""
+    rack: str | None = None
+    """The `client_rack` of its settings; None where it is not set, and for a client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -417,6 +417,7 @@ def _member(snapshot: GroupSnapshot, expected: ExpectedOwnership, member: str) -
         pid=registration.pid if registration else None,
         version=registration.version if registration else None,
         capacity=registration.capacity if registration else None,
+        rack=registration.rack if registration else None,
         away_until_ms=snapshot.away_until_ms(member),
     )
 

@@ -132,6 +132,7 @@ def test_describe_shows_members_and_partitions(shell: Shell, groups: ServerGroup
         "pid",
         "version",
         "capacity",
+        "rack",
     ]
     assert (document["protocol"], document["protocol_state"], document["group_generation"]) == (
         "zookeeper",

@@ -64,21 +64,22 @@ def test_only_what_moves_is_revoked(api: Api, world: MemberWorld) -> None:
 
 
 def test_a_member_publishes_where_it_runs(api: Api, world: MemberWorld) -> None:
-    """Process, version and, where it is set, capacity; past bug: the host of a member with a `consumer_id`
+    """Process, version and, where they are set, capacity and rack; past bug: the host of a member with a `consumer_id`
     was unknown. A generated id contains it."""
     with (
-        api.member(client=world.client("a"), settings=settings(consumer_id="a", capacity=3)) as named,
+        api.member(client=world.client("a"), settings=settings(consumer_id="a", capacity=3, client_rack="r")) as named,
         api.member(client=world.client("b")) as other,
     ):
         other.wait_until_stable(PATIENCE_S)
         members = {
-            one.member: (one.host, one.pid, one.version, one.capacity) for one in named.describe().members
+            one.member: (one.host, one.pid, one.version, one.capacity, one.rack)
+            for one in named.describe().members
         }
         ids = [named.member_id, other.member_id]
         tree = world.server.tree()
 
     here = (socket.gethostname(), os.getpid(), VERSION)
-    assert members == {ids[0]: (*here, 3), ids[1]: (*here, None)}
+    assert members == {ids[0]: (*here, 3, "r"), ids[1]: (*here, None, None)}
     paths = [Registration.path("g", member) for member in ids]
     assert [Registration.decode(path, tree[path].data).host for path in paths] == [socket.gethostname(), None]
 
