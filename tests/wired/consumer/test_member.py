@@ -64,10 +64,12 @@ def test_only_what_moves_is_revoked(api: Api, world: MemberWorld) -> None:
 
 
 def test_a_member_publishes_where_it_runs(api: Api, world: MemberWorld) -> None:
-    """Process, version and, where they are set, capacity and rack; past bug: the host of a member with a `consumer_id`
-    was unknown. A generated id contains it."""
+    """Process, version and, where they are set, capacity and rack; past bug: the host of a member with a
+    `consumer_id` was unknown. A generated id contains it."""
     with (
-        api.member(client=world.client("a"), settings=settings(consumer_id="a", capacity=3, client_rack="r")) as named,
+        api.member(
+            client=world.client("a"), settings=settings(consumer_id="a", capacity=3, client_rack="r")
+        ) as named,
         api.member(client=world.client("b")) as other,
     ):
         other.wait_until_stable(PATIENCE_S)
