@@ -174,7 +174,10 @@ class _JsonLines:
 
 @contextmanager
 def _screen(pause_ms: int) -> Iterator[ReadingView]:
-    """A part of the terminal, redrawn in place; the last reading stays, whole, when the block ends."""
+    """A part of the terminal, redrawn in place; the last reading stays, whole, when the block ends.
+
+    The log of the time between readings is a note of the next one: a line of its own would move the cursor.
+    """
     from rich.console import Console
     from rich.live import Live
 
@@ -186,16 +189,28 @@ def _screen(pause_ms: int) -> Iterator[ReadingView]:
         redirect_stderr=False,
         vertical_overflow="ellipsis",
     )
-    with live:
-        yield _Screen(live, pause_ms)
+    screen = _Screen(live, pause_ms)
+    try:
+        with logs_into(screen.between), live:
+            yield screen
+    finally:
+        click.echo(screen.new_notes(), err=True, nl=False)
 
 
 class _Screen:
     def __init__(self, live: Any, pause_ms: int) -> None:
+        self.between = io.StringIO()
+        self._shown = 0
         self._live = live
         self._pause = f"{pause_ms / 1000:g}s"
         self._good: Reading | None = None
         self._plain: str | None = None
+
+    def new_notes(self) -> str:
+        """What is in `between` since the last call."""
+        new = self.between.getvalue()[self._shown :]
+        self._shown += len(new)
+        return new
 
     def show(self, reading: Reading) -> None:
         from rich.text import Text
@@ -211,8 +226,8 @@ class _Screen:
                 body.stylize("reverse", start, end)
         self._good, self._plain = good, body.plain
         parts = [head, Text(), body]
-        if reading.notes:
-            parts.append(Text(reading.notes.rstrip("\n"), "dim"))
+        if notes := self.new_notes() + reading.notes:
+            parts.append(Text(notes.rstrip("\n"), "dim"))
         self._live.update(Text("\n").join(parts), refresh=True)
 
 

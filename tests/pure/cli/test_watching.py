@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 
@@ -58,19 +60,27 @@ class Watching:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pauses: list[float] = []
+        self._monkeypatch = monkeypatch
         monkeypatch.setattr(watching, "keeping_connection", nullcontext)
         monkeypatch.setattr(watching, "connected", nullcontext)
 
-    def run(self, *readings: ZkGroupError | None, arguments: tuple[str, ...] = ()) -> Result:
+    def run(
+        self, *readings: ZkGroupError | None, arguments: tuple[str, ...] = (), terminal: bool = False
+    ) -> Result:
+        """On a terminal a warning is logged in each pause."""
         left: Iterator[ZkGroupError | None] = iter(readings)
 
         def pause(seconds: float) -> None:
             self.pauses.append(seconds)
+            if terminal:
+                logging.getLogger("zkgroup.test").warning("dropped %d", len(self.pauses))
             if len(self.pauses) == len(readings):
                 raise KeyboardInterrupt
 
         @command("read")
         def read() -> None:
+            if terminal:
+                self._monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
             watching.watch(lambda: self._read(next(left)), 3000, pause)
 
         with logs_as_before():
@@ -110,6 +120,16 @@ def test_a_pipe_gets_one_line_for_each_reading(watched: Watching) -> None:
         assert violations(event, EVENTS["read_failed"]) == []
     assert (result.exit_code, watched.pauses) == (0, [3.0] * 4)
     assert result.stderr == "note: as before\n" * 2  # the second after a reading without it
+
+
+def test_a_warning_between_readings_is_a_note_of_the_next(watched: Watching) -> None:
+    """Printed beside the picture, it would leave lines of the former one; what nobody has seen comes last."""
+    result = watched.run(None, StoreUnavailableError("away"), terminal=True)
+
+    warning = "WARNING zkgroup.test: dropped"
+    assert (result.exit_code, result.stderr) == (0, f"{warning} 2\n")
+    first, _, second = result.stdout.partition("not read; below is the reading before: away")
+    assert (warning in first, f"{warning} 1" in second) == (False, True)
 
 
 @pytest.mark.parametrize(

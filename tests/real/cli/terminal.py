@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -35,6 +36,7 @@ class Terminal:
         )
         os.close(their_end)
         self._seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def __enter__(self) -> Self:
         return self
@@ -73,5 +75,5 @@ class Terminal:
             part = os.read(self._end, 65536)
         except OSError:  # EIO: the other side is closed
             part = b""
-        self._seen += part.decode()
+        self._seen += self._decoder.decode(part)  # a part may end within a character
         return bool(part)

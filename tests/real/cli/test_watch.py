@@ -32,7 +32,8 @@ def test_a_terminal_is_redrawn_with_marks_until_ctrl_c(
         terminal.until("no connection to ZooKeeper")
         terminal.until("shipping")
         zk_chaos_server.heal()
-        terminal.until("every 0.05s")
+        groups.living("returns", "orders", 1, ("third",))
+        terminal.until(f"{MARKED}returns")
         terminal.process.send_signal(signal.SIGINT)
         code, seen = terminal.finish()
 
