@@ -17,6 +17,9 @@ _log = get_logger("zkgroup.metrics")
 PERIOD_S: Final = 1.0
 """Longest time between a change of state and its notice."""
 
+SEND_S: Final = 1.0
+"""Longest wait of one attempt for a manager that does not read now, for example while it is loaded anew."""
+
 
 class NotifySocket:
     """The socket of the service manager, as the environment of a service with `Type=notify` names it."""
@@ -33,14 +36,21 @@ class NotifySocket:
             with suppress(KeyError, ValueError):
                 self.watchdog_s = int(environment["WATCHDOG_USEC"]) / 1_000_000
 
-    def send(self, lines: Sequence[str]) -> None:
-        """Sends the lines as one message. A manager that is gone is logged and no error."""
+    def send(self, lines: Sequence[str]) -> bool:
+        """Sends the lines as one message; returns False if the manager does not read now.
+
+        A manager that is gone is logged and no error.
+        """
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+                notifying.settimeout(SEND_S)
                 notifying.connect(self._address)
                 notifying.sendall("\n".join(lines).encode())
+        except TimeoutError:
+            return False
         except OSError as error:
             _log.debug("systemd was not notified of %s: %s", lines, error)
+        return True
 
 
 class Notifier:
@@ -57,7 +67,7 @@ class Notifier:
             self._thread.start()
 
     def close(self) -> None:
-        """Notifies systemd that the service stops. Idempotent."""
+        """Notifies systemd that the service stops, if it reads. Idempotent."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -70,4 +80,5 @@ class Notifier:
 
     def _notify(self) -> None:
         if lines := self._states.news(self._probes(), is_closing=self._closed.is_set()):
-            self._to.send(lines)
+            while not self._to.send(lines) and not self._closed.is_set():
+                pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -17,8 +16,9 @@ from typing import Any
 import pytest
 
 from tests.project import ROOT
-from tests.waiting import PATIENCE_S, eventually
+from tests.waiting import PATIENCE_S, becomes, eventually, next_like
 from tests.worlds.processes import Process
+from tests.worlds.service_manager import service_manager
 from tests.worlds.shell import Shell
 
 yaml = pytest.importorskip("yaml", reason="comes with the extra dev")
@@ -75,22 +75,19 @@ def test_a_pod_answers_its_probes(document: Mapping[str, Any], shell: Shell, tmp
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert f"--metrics-port={ports['metrics']}" in container["args"]
     shell.run("topic", "create", "orders", "--partitions", "2")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(PATIENCE_S)
+    with service_manager(str(tmp_path / "notify")) as notices:
         shell.environment |= {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "20000"}
-        notices = iter(lambda: manager.recv(4096).decode().split("\n"), None)
-
         with shell.start(*here(container["args"], tmp_path)) as process:
-            ready = next(found for found in notices if "READY=1" in found)
+            ready = next_like(notices, lambda found: "READY=1" in found)
             assert ready[-1] == "WATCHDOG=1"
             for name in ("readinessProbe", "livenessProbe"):
                 probe = container[name]["httpGet"]
-                assert (probe["port"], get(process, probe["path"])) == ("metrics", 200)
+                assert probe["port"] == "metrics"
+                becomes(lambda path=probe["path"]: get(process, path), 200)  # type: ignore[misc]
             assert get(process, "/metrics") == 200
-            assert next(found for found in notices if found == ["WATCHDOG=1"])
+            next_like(notices, ["WATCHDOG=1"].__eq__)
             assert process.stop() == 0
-        assert next(found for found in notices if "STOPPING=1" in found)
+        next_like(notices, lambda found: "STOPPING=1" in found)
 
 
 @pytest.mark.parametrize("name", units())

@@ -7,15 +7,15 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.waiting import PATIENCE_S, eventually
+from tests.waiting import PATIENCE_S, becomes, eventually, joined, next_like, next_of
 from tests.worlds.public_apis import MemberWorld, settings
+from tests.worlds.service_manager import service_manager
 from tests.worlds.unhurried import kafka_cluster as kafka_cluster
 from zkgroup import GroupMember
 from zkgroup.broker import AsyncBroker, ControllerOnly, probing
@@ -75,7 +75,6 @@ def test_a_member_over_its_life() -> None:
 
 def test_a_broker_over_its_life(kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ready once it is registered and has loaded what it leads; healthy while its threads answer."""
-    monkeypatch.setattr(probing, "ANSWER_S", 0.1)
     broker = kafka_cluster.broker(1)
     life = broker._lifecycle
     assert life is not None
@@ -85,14 +84,16 @@ def test_a_broker_over_its_life(kafka_cluster: KafkaCluster, monkeypatch: pytest
     with serve_metrics(broker) as server:
         eventually(lambda: state(server, "/readyz"), (200, "").__eq__)
         life._controller.is_loading = True
-        assert state(server, "/readyz")[1] == "broker 1: is the controller, and loads the cluster"
+        becomes(lambda: state(server, "/readyz")[1], "broker 1: is the controller, and loads the cluster")
         loading = life.network._groups.loading
         monkeypatch.setattr(life.network._groups, "loading", lambda: [3, 1])
-        assert state(server, "/readyz")[1] == "broker 1: loads the groups of 2 slots: 1, 3"
+        becomes(lambda: state(server, "/readyz")[1], "broker 1: loads the groups of 2 slots: 1, 3")
         monkeypatch.setattr(life.network._groups, "loading", loading)
         life._controller.is_loading = False
         life.thread.call(held.wait, PATIENCE_S)
-        assert state(server, "/healthz") == (503, "broker 1: no answer within 0.1 s from its network")
+        monkeypatch.setattr(probing, "ANSWER_S", 0.1)
+        silent = (503, "broker 1: no answer within 0.1 s from its network")
+        becomes(lambda: state(server, "/healthz"), silent)  # another part may be late as well
         held.set()
         eventually(lambda: state(server, "/healthz"), (200, "").__eq__)
         kafka_cluster.stop(1)
@@ -138,15 +139,6 @@ def test_what_cannot_be_served_is_refused() -> None:
             serve_metrics(port=first.address[1])
 
 
-@contextmanager
-def manager(address: str) -> Iterator[Callable[[], list[str]]]:
-    """The notices that the service manager of a service gets, in their order."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind(address)
-        listening.settimeout(PATIENCE_S)
-        yield lambda: listening.recv(4096).decode().split("\n")
-
-
 @pytest.mark.parametrize("is_abstract", [False, True], ids=["path", "abstract"])
 def test_systemd_is_notified(is_abstract: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a socket with a path or an abstract name; of the watchdog only where it asks this process."""
@@ -158,15 +150,42 @@ def test_systemd_is_notified(is_abstract: bool, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(systemd, "PERIOD_S", 0.01)
     if is_abstract:
         monkeypatch.setenv("WATCHDOG_PID", "1")
-    with manager(f"\0{path}" if is_abstract else path) as notices, serve_metrics(member, port=None) as server:
+    address = f"\0{path}" if is_abstract else path
+    with service_manager(address) as notices, serve_metrics(member, port=None) as server:
         assert server.address is None
-        first = notices()
+        first = next_of(notices)
         assert first[0] == "STATUS=a member of g: not started"
         assert ("WATCHDOG=1" in first) is not is_abstract
         with member:
-            ready = next(found for found in iter(notices, None) if "READY=1" in found)
+            ready = next_like(notices, lambda found: "READY=1" in found)
             assert ready[1].endswith("stable, owns 4 partitions")
-        assert next(found for found in iter(notices, None) if "STOPPING=1" in found)
+        next_like(notices, lambda found: "STOPPING=1" in found)
+
+
+def test_a_manager_that_does_not_read_is_waited_for_but_not_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past bug: a process could not end as long as its manager read nothing."""
+    path = str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    monkeypatch.setattr(systemd, "SEND_S", 0.01)
+    part = GroupMember(client=MemberWorld().client("a"), group="g", topics=["orders"], settings=settings())
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other,
+    ):
+        listening.bind(path)
+        other.setblocking(False)
+        for is_read in (True, False):
+            with suppress(BlockingIOError):
+                while True:
+                    other.sendto(b"", path)
+            server = serve_metrics(part, port=None)
+            while is_read and listening.recv(4096) != b"STATUS=a member of g: not started":
+                pass
+            closing = threading.Thread(target=server.close, daemon=True)
+            closing.start()
+            joined(closing)
 
 
 def test_a_manager_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
