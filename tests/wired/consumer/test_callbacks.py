@@ -187,18 +187,17 @@ def test_on_prepare_runs_beside_the_other_callbacks_while_the_old_owner_works(
     app = Application()
     ready = app.hold("prepare")
     try:
-        with (
-            api.member(client=world.client("a"), settings=settings(consumer_id="a")) as first,
-            api.member(client=world.client("b"), app=app, settings=settings(consumer_id="b")) as second,
-        ):
-            assert app.next("prepare") == [TWO, THREE]
-            assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE, TWO, THREE]
-            assert second.leases() == ()
-
-            ready.set()
-            assert [lease.topic_partition for lease in app.next("assigned")] == [TWO, THREE]
+        with api.member(client=world.client("a"), settings=settings(consumer_id="a")) as first:
             first.wait_until_stable(PATIENCE_S)
-            assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE]
+            with api.member(client=world.client("b"), app=app, settings=settings(consumer_id="b")) as second:
+                assert app.next("prepare") == [TWO, THREE]
+                assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE, TWO, THREE]
+                assert second.leases() == ()
+
+                ready.set()
+                assert [lease.topic_partition for lease in app.next("assigned")] == [TWO, THREE]
+                first.wait_until_stable(PATIENCE_S)
+                assert [lease.topic_partition for lease in first.leases()] == [ZERO, ONE]
     finally:
         ready.set()
 

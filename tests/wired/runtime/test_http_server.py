@@ -134,15 +134,16 @@ def test_clients_without_a_request_give_way(monkeypatch: pytest.MonkeyPatch) -> 
     """The oldest is closed for a new one; those whose responses are made keep their places."""
     monkeypatch.setattr(http_server, "CLIENTS_MAX", 1)
     monkeypatch.setattr(http_server, "CLIENT_TIMEOUT_S", ENDLESS_S)
+    monkeypatch.setattr(http_server, "CUT_S", ENDLESS_S)
     with serving() as server:
         with socket.create_connection(server.address, timeout=PATIENCE_S) as first:
             first.sendall(b"GET /hello HTTP/1.0\r\n")
             assert get(server, "/hello")[0] == 200
             assert first.recv(1) == b""
-        monkeypatch.setattr(http_server, "CUT_S", 0)
         with socket.create_connection(server.address, timeout=PATIENCE_S) as reader:
             reader.sendall(b"GET /long HTTP/1.0\r\n\r\n")
             assert reader.recv(15) == b"HTTP/1.0 200 OK"
+            monkeypatch.setattr(http_server, "CUT_S", 0)
             with socket.create_connection(server.address, timeout=PATIENCE_S) as second:
                 assert second.recv(1) == b""
 
