@@ -62,7 +62,8 @@ def _replace(path: Path, source: str) -> None:
 
 FOLDER: Final = Path(__file__).parent
 PARTS: Final = (
-    *("claim", "commit", "delivery", "lease", "overload", "fence", "static", "freeze", "moves", "take-over"),
+    *("claim", "commit", "delivery", "lease", "overload", "fence"),
+    *("strategies", "static", "freeze", "moves", "take-over"),
     *(
         "ISR",
         "epochs",

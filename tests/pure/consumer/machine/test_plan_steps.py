@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, owned, tp
 from zkgroup.assignment.steps import RebalanceStep, next_step
 from zkgroup.model import EvaluatedMember
@@ -21,17 +23,13 @@ class WatchedPlan:
         self.most = 0
 
     def look(self) -> None:
-        """Owners that a living member has lost, and that their new one does not have yet."""
+        """Partitions that are planned for a member that does not have them yet."""
         plan = self.stage.server.find(PLAN)
         if plan is None:
             return
         planned = StoredAssignment.decode(PLAN, plan.data)
         owners = self.stage.owners()
-        moving = [
-            tp
-            for tp, who in planned.owners.items()
-            if tp in planned.moving and owners.get(tp.partition) != who
-        ]
+        moving = [tp for tp, who in planned.owners.items() if f"{GROUP}_{owners.get(tp.partition)}" != who]
         self.most = max(self.most, len(moving))
 
 
@@ -65,6 +63,25 @@ def test_partitions_of_living_members_move_so_many_at_a_time() -> None:
     assert views[0] == views[1] == views[2]
 
 
+def test_a_step_begins_when_every_move_of_the_last_is_done() -> None:
+    """Of two members that get a partition each, one cannot claim for a while."""
+    stage = SteppedGroup({"t": 9})
+    stage.join("a", settings=_settings(2))
+    watched = WatchedPlan(stage)
+    for name in "bc":
+        stage.join(name, settings=_settings(2), run_ms=None)
+    stage.run_until(lambda: _plan(stage).moving)
+    stage.server.suspend("client-c")
+    for number in range(600):
+        if number == 200:
+            stage.server.resume("client-c")
+        stage.run(10)
+        watched.look()
+
+    assert watched.most == 2
+    assert [len(owned(stage.actors[name])) for name in "abc"] == [3, 3, 3]
+
+
 def test_a_step_that_is_computed_again_adds_no_move_to_those_under_way() -> None:
     """Another member joins while one partition, of one at a time, is on its way."""
     step = RebalanceStep({tp(number): "a-0" for number in range(6)}, {})
@@ -86,11 +103,12 @@ def test_what_a_dead_member_had_is_no_move() -> None:
     assert sorted(len(owned(stage.actors[name])) for name in "ab") == [3, 3]
 
 
-def test_a_member_without_a_limit_switches_it_off() -> None:
-    """It would not read the next steps: everything moves at once, as without."""
+@pytest.mark.parametrize("limits", [(1, None), (None, 1)])
+def test_a_member_without_a_limit_switches_it_off(limits: tuple[int | None, ...]) -> None:
+    """It would not read the next steps: everything moves at once, as without. The second one assigns."""
     stage = SteppedGroup({"t": 6})
-    stage.join("a", settings=_settings(1))
-    stage.join("b", settings=_settings(None), run_ms=700)
+    stage.join("a", settings=_settings(limits[0]))
+    stage.join("b", settings=_settings(limits[1]), run_ms=700)
 
     assert _plan(stage).moving == {}
     assert sorted(stage.owners().values()).count("b-0") == 3
