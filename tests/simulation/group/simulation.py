@@ -111,7 +111,9 @@ class Goal:
         if strategy is not None and needs_previous(strategy):
             path = StoredAssignment.path(self._group)
             plan = StoredAssignment.decode(path, tree[path].data) if path in tree else None
-            return plan.owners if plan is not None and not plan.moving else {}
+            everything = {TopicPartition(topic, n) for topic, numbers in partitions.items() for n in numbers}
+            is_last = plan is not None and not plan.moving and plan.owners.keys() >= everything
+            return plan.owners if plan is not None and is_last else {}
         try:
             racks = racks_of_replicas(replicas, {0: "a"} if BROKER in tree else {})
             return assign(strategy or DEFAULT_STRATEGY, members, partitions, None, racks).owners
