@@ -50,7 +50,7 @@ from zkgroup.consumer.machine.events import (
 from zkgroup.consumer.orphan_cleanup import remove_orphans
 from zkgroup.consumer.preparations import Preparations
 from zkgroup.consumer.telemetry import Telemetry
-from zkgroup.consumer.turns import MemberTurn, turns_of
+from zkgroup.consumer.turns import MemberTurn, session_of, turns_of
 from zkgroup.errors import CommitResult, ForkedClientError, MemberClosedError, MemberFailedError, ZkGroupError
 from zkgroup.model import Subscription, TopicPartition
 from zkgroup.model.ports import Clock, HistorySink, MetricsSink, Store
@@ -124,7 +124,7 @@ class MemberEngine:
             timeout_ms=callback_timeout_ms,
             on_error=self._fail_application,
         )
-        self._turn = self._turns_for(machine)
+        self._turn = self._shared_with(machine)
         revocations = Revocations(self._calls, clock, self._delivery, self.loop.post)
         self._partition_effects = PartitionEffectHandler(
             self.lease_table, self._calls, revocations, self.telemetry, self._delivery
@@ -134,7 +134,9 @@ class MemberEngine:
         self._unlisten: Callable[[], None] | None = None
         self._on_end: list[Callable[[], None]] = []
 
-    def _turns_for(self, machine: MemberMachine) -> MemberTurn:
+    def _shared_with(self, machine: MemberMachine) -> MemberTurn:
+        """Gives the machine what the members of this process share; returns its turn."""
+        machine.share_session(session_of(self.store, self.clock))
         turn = MemberTurn(turns_of(self.clock), lambda: self.loop.post(TurnBegan()))
         machine.work_in_turns(turn)
         return turn

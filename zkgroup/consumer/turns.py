@@ -1,9 +1,11 @@
-"""The turns in which the members of one process register, read their group, and claim.
+"""What the members of one process share: the turns in which they work, and the sessions of their clients.
 
 A change of the group makes work for all its members at the same moment. Hundreds of them in one process would
 all wait for its one interpreter, and with them the writes of their leases. So at most `TURNS_MAX` work on a
 change at a time; heartbeats, commits and releases need no turn. The next turn goes to the member that has
 waited longest.
+
+Members that share a client share its session: `SharedSession` has what they know of it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import threading
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from zkgroup.model.ports import Clock
+from zkgroup.consumer.machine.membership import SharedSession
+from zkgroup.model.ports import Clock, Store
 
 TURNS_MAX = 16
 TURN_MS_MAX = 1000
@@ -84,7 +87,17 @@ class MemberTurn:
 
 
 _turns: WeakKeyDictionary[Clock, Turns] = WeakKeyDictionary()
+_sessions: WeakKeyDictionary[Clock, WeakKeyDictionary[Store, SharedSession]] = WeakKeyDictionary()
 _making = threading.Lock()
+
+
+def session_of(store: Store, clock: Clock) -> SharedSession:
+    """What the members with this client and this clock share."""
+    with _making:
+        try:
+            return _sessions.setdefault(clock, WeakKeyDictionary()).setdefault(store, SharedSession())
+        except TypeError:
+            return SharedSession()
 
 
 def turns_of(clock: Clock) -> Turns:
@@ -98,8 +111,8 @@ def turns_of(clock: Clock) -> Turns:
 
 def _after_fork_in_child() -> None:
     """Forgets the turns of the parent's members: a lock may be one of a thread that is not here."""
-    global _turns, _making
-    _turns, _making = WeakKeyDictionary(), threading.Lock()
+    global _turns, _sessions, _making
+    _turns, _sessions, _making = WeakKeyDictionary(), WeakKeyDictionary(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from tests.programs.benchmarks.scenarios import lay_out
 from zkgroup.consumer.machine.events import MemberState
 from zkgroup.consumer.sync import GroupMember
 from zkgroup.errors import ZkGroupError
@@ -133,6 +132,8 @@ class Crowds:
     def __init__(self, address: str, options: argparse.Namespace) -> None:
         self.partitions: int = options.partitions
         self._latest: dict[int, dict[str, Any]] = {}
+        self._all_began: float | None = None
+        """When the last process had its members."""
         own = [f"--{name}={getattr(options, name.replace('-', '_'))}" for name in PASSED_ON]
         command = [sys.executable, "-m", __spec__.name, f"--address={address}", *own]
         self._children = [
@@ -147,6 +148,8 @@ class Crowds:
         assert child.stdout is not None
         for line in child.stdout:
             self._latest[number] = json.loads(line)
+            if len(self._latest) == len(self._children):
+                self._all_began = self._all_began or time.monotonic()
 
     def line(self, began: float) -> dict[str, object]:
         found: Counter[str] = Counter()
@@ -155,7 +158,14 @@ class Crowds:
             states.update(latest["states"])
             found.update({name: value for name, value in latest.items() if isinstance(value, int)})
         unowned = self.partitions * (1 - len(self._latest)) + found.pop("unowned", 0)
-        return {"s": round(time.monotonic() - began, 1), **found, "states": dict(states), "unowned": unowned}
+        now = time.monotonic()
+        return {
+            "s": round(now - began, 1),
+            "s_with_all": self._all_began and round(now - self._all_began, 1),
+            **found,
+            "states": dict(states),
+            "unowned": unowned,
+        }
 
     def has_converged(self) -> bool:
         line = self.line(0.0)
@@ -204,6 +214,8 @@ def main() -> int:
     logging.getLogger("zkgroup").setLevel(logging.ERROR)
     if options.address is not None:
         return 0 if watched(Crowd(options.address, options), options) else 3
+    from tests.programs.benchmarks.scenarios import lay_out  # here: a process of members needs none of it
+
     config = {"maxClientCnxns": "0", "maxSessionTimeout": "60000"}
     with EmbeddedZooKeeper(1, options.port, config=config, fsync=False) as server:
         (topic,) = lay_out(server.address, 1, options.partitions)

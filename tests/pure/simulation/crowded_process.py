@@ -18,11 +18,19 @@ class CrowdedProcess:
     """
 
     def __init__(
-        self, members: int, partitions: int, *, entry_ms: float, znode_ms: float, every_ms: int
+        self,
+        members: int,
+        partitions: int,
+        *,
+        entry_ms: float,
+        znode_ms: float,
+        every_ms: int,
+        shared: int | None = None,
     ) -> None:
+        """shared: members of each client; None: each has its own."""
         self.group = SteppedGroup({"t": partitions})
         self.members: list[Member] = []
-        self._wanted, self._partitions = members, partitions
+        self._wanted, self._partitions, self._shared = members, partitions, shared
         self._entry_ms, self._znode_ms, self._every_ms = entry_ms, znode_ms, every_ms
         self._next_ms = 0
         self._worked_ms = 0.0
@@ -58,7 +66,8 @@ class CrowdedProcess:
         if now_ms < self._next_ms or number == self._wanted:
             return
         self._next_ms = now_ms + self._every_ms
-        member = self.group.join(f"{number:03d}", run_ms=None)
+        client = f"shared-{number // self._shared}" if self._shared else None
+        member = self.group.join(f"{number:03d}", client=client, run_ms=None)
         step = member.machine.step
 
         def work(event: ev.Event, now: Instant) -> tuple[ev.Effect, ...]:

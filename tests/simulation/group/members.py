@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from tests.simulation.group.application import Application, Log, SteppedSource
 from tests.simulation.group.step_checks import EffectOrderChecker
@@ -18,6 +19,7 @@ from zkgroup.consumer.lease import DeliveryPort, ProcessedPositions
 from zkgroup.consumer.machine import MemberConfig, MemberMachine, MemberSnapshot
 from zkgroup.consumer.machine import events as ef
 from zkgroup.consumer.machine import events as ev
+from zkgroup.consumer.machine.membership import SharedSession
 from zkgroup.consumer.member_engine import MemberEngine
 from zkgroup.errors import MemberIdInUseError
 from zkgroup.model import LeaseGrant, TopicPartition
@@ -124,6 +126,9 @@ STANDSTILL_REQUESTS_MAX = 100
 """Most requests of one member at one time of the clock."""
 
 
+_acknowledged: WeakKeyDictionary[SharedSession, Counter[str]] = WeakKeyDictionary()
+
+
 class CheckedMachine(MemberMachine):
     """The production machine, with checks on all its events and effects."""
 
@@ -143,6 +148,10 @@ class CheckedMachine(MemberMachine):
         """Partitions that it has released or may release without a rebalance; None if it has ever left."""
         self._asked_at = (0, 0)
         """A time, and the number of requests at that time."""
+
+    def share_session(self, shared: SharedSession) -> None:
+        super().share_session(shared)
+        self._order.acknowledged = _acknowledged.setdefault(shared, Counter())
 
     def step(self, event: ev.Event, now: Instant) -> tuple[ef.Effect, ...]:
         self._order.event(event)

@@ -24,8 +24,16 @@ from dataclasses import dataclass, field
 from zkgroup.assignment.wildcards import evaluate
 from zkgroup.consumer.machine.freeze import GroupFreeze
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
+from zkgroup.consumer.machine.membership import SharedSession
 from zkgroup.consumer.machine.overload import REST_PASSES, PassPace
-from zkgroup.consumer.machine.shared_results import DecodedMember, Terms, decoded_member, member_of
+from zkgroup.consumer.machine.shared_results import (
+    DecodedMember,
+    KnownMembers,
+    Terms,
+    decoded_member,
+    decoded_topic,
+    member_of,
+)
 from zkgroup.consumer.machine.static_members import AwayMembers
 from zkgroup.errors import CorruptZnodeError, PersistentZnodeError, UnsupportedRegexError
 from zkgroup.model import EvaluatedMember, Znode
@@ -218,14 +226,7 @@ class Evaluation:
 
 @dataclass(slots=True)
 class _GroupCache:
-    ids: tuple[int, int] | None = None
-    """czxid and cversion of `ids` that `registrations` belongs to."""
-    registrations: dict[str, DecodedMember | None] = field(default_factory=dict)
-    """The peer of each name; None for a registration that cannot be read."""
-    created_ms: dict[str, int] = field(default_factory=dict)
-    """ctime of each registration, in epoch milliseconds."""
-    created: dict[str, int] = field(default_factory=dict)
-    """czxid of each registration."""
+    members: KnownMembers | None = None
     listing: ListChildrenDone | None = None
     ids_watch: Watch | None = None
     topics: dict[str, CachedTopic] = field(default_factory=dict)
@@ -245,6 +246,7 @@ class GroupSnapshotReader:
         self._context = context
         self._paths = paths
         self._cache = _GroupCache()
+        self.shared = SharedSession()
         self._reported: set[tuple[str, str, int]] = set()
         self.settling = SnapshotTiming(context)
         self.away = AwayMembers(context, paths, self.report_corrupt)
@@ -307,12 +309,13 @@ class GroupSnapshotReader:
 
     def _ages_ms(self) -> list[int]:
         """The ages of all registrations when this member's was created, by the server's clock."""
-        created_ms = self._cache.created_ms
+        assert self._cache.members is not None
+        created_ms = self._cache.members.created_ms
         own_ms = created_ms[self._context.config.member_id]
         return [own_ms - ms for ms in created_ms.values()]
 
     def _known_cversion(self) -> int | None:
-        return self._cache.ids[1] if self._cache.ids else None
+        return self._cache.members.cversion if self._cache.members is not None else None
 
     def _list(self) -> Procedure[ListChildrenDone]:
         cache = self._cache
@@ -345,7 +348,7 @@ class GroupSnapshotReader:
         assert listing.stat is not None
         cached = self._cached(listing)
         own = context.config.member_id
-        unread = sorted(name for name in listing.children if name not in cached and name != own)
+        unread = sorted(n for n in listing.children if n not in cached.registrations and n != own)
         owned = tuple(context.owned.partitions)
         away = self.away.to_read(listing.children)
         peers = [*map(paths.registration, unread), *map(paths.static_member, away)]
@@ -372,15 +375,15 @@ class GroupSnapshotReader:
     def _remember(
         self,
         listing: ListChildrenDone,
-        cached: Mapping[str, DecodedMember | None],
+        cached: KnownMembers,
         fresh: Mapping[str, Znode | Code | None],
     ) -> None:
         """Stores the registrations of this listing, those just read and the cached ones."""
-        cache, stat = self._cache, listing.stat
+        stat, known = listing.stat, cached.registrations
         assert stat is not None
-        registrations = {n: cached[n] for n in listing.children if n in cached and n not in fresh}
-        created_ms = {name: cache.created_ms[name] for name in registrations}
-        created = {name: cache.created[name] for name in registrations}
+        registrations = {n: known[n] for n in listing.children if n in known and n not in fresh}
+        created_ms = {name: cached.created_ms[name] for name in registrations}
+        created = {name: cached.created[name] for name in registrations}
         for name, znode in fresh.items():
             created_ms[name] = znode.stat.ctime if isinstance(znode, Znode) else stat.ctime
             created[name] = znode.stat.czxid if isinstance(znode, Znode) else 0
@@ -389,26 +392,27 @@ class GroupSnapshotReader:
                 self._report(
                     "corrupt_znode", self._paths.registration(name), 0, f"it may not be read: {znode.value}"
                 )
-        cache.registrations, cache.created_ms, cache.created = registrations, created_ms, created
-        cache.ids = (stat.czxid, stat.cversion)
+        self._cache.members = KnownMembers(stat.czxid, stat.cversion, registrations, created_ms, created)
+        self.shared.learn(self._paths.ids, self._cache.members)
 
     def _readable(self) -> Mapping[str, Registration]:
-        return {n: peer.registration for n, peer in self._cache.registrations.items() if peer is not None}
+        return {n: peer.registration for n, peer in self._registrations().items() if peer is not None}
+
+    def _registrations(self) -> Mapping[str, DecodedMember | None]:
+        return self._cache.members.registrations if self._cache.members is not None else {}
 
     def _counted(self) -> Mapping[str, DecodedMember | None]:
         """The members that the assignment counts: the registered ones, and those that are away."""
-        registrations, away = self._cache.registrations, self.away.counted
+        registrations, away = self._registrations(), self.away.counted
         if not away:
             return registrations
         return {**{name: member_of(name, one) for name, one in away.items()}, **registrations}
 
-    def _cached(self, listing: ListChildrenDone) -> Mapping[str, DecodedMember | None]:
-        """The cached registrations that are still valid (snapshots, recipes 3)."""
-        cache, stat = self._cache, listing.stat
-        if cache.ids is None or stat is None or cache.ids[0] != stat.czxid:
-            return {}
-        moved = len(set(cache.registrations) ^ set(listing.children))
-        return cache.registrations if stat.cversion - cache.ids[1] == moved else {}
+    def _cached(self, listing: ListChildrenDone) -> KnownMembers:
+        """The newest valid registrations that this member, or one on the same client, has read."""
+        found = (self.shared.known_members.get(self._paths.ids), self._cache.members)
+        valid = [known for known in found if known is not None and known.is_valid(listing)]
+        return max(valid, key=lambda known: known.cversion, default=KnownMembers(0, 0))
 
     def _check_own(self, znode: Znode | None) -> None:
         """Checks the own registration by its owner session, not by the client's state."""
@@ -488,7 +492,7 @@ class GroupSnapshotReader:
         if znode is None:
             return CachedTopic(watch, None, 0, {})
         try:
-            replicas = Topic.decode(znode.path, znode.data).partitions
+            replicas = decoded_topic(znode.path, znode.data).partitions
         except CorruptZnodeError as error:
             self.report_corrupt(znode, error)
             replicas = {}
@@ -542,13 +546,13 @@ class GroupSnapshotReader:
         self.newest = MembershipSnapshot(
             generation=listing.stat.pzxid,
             registrations=self._readable(),
-            terms=Counter(peer.terms for peer in cache.registrations.values() if peer is not None),
+            terms=Counter(peer.terms for peer in self._registrations().values() if peer is not None),
             members=evaluation.members,
             partitions={name: tuple(sorted(topic.replicas)) for name, topic in topics.items()},
             topic_versions={name: topic.version for name, topic in topics.items()},
             not_evaluable=evaluation.not_evaluable,
             has_brokers=has_brokers,
-            created=cache.created,
+            created=cache.members.created if cache.members is not None else {},
             racks=racks,
             frozen=self.freeze.newest,
         )

@@ -38,7 +38,13 @@ from zkgroup.consumer.machine.events import Effect, MemberState
 from zkgroup.consumer.machine.freeze import FREEZE_TIMER
 from zkgroup.consumer.machine.group_snapshot import SNAPSHOT_TIMER, MembershipSnapshot
 from zkgroup.consumer.machine.machine_context import MemberConfig, MemberContext
-from zkgroup.consumer.machine.membership import EXPIRY_TIMER, HEARTBEAT_TIMER, LEASE_TIMER, WAIT_TIMER
+from zkgroup.consumer.machine.membership import (
+    EXPIRY_TIMER,
+    HEARTBEAT_TIMER,
+    LEASE_TIMER,
+    WAIT_TIMER,
+    SharedSession,
+)
 from zkgroup.consumer.machine.overload import REJOIN_TIMER, TURN_TIMER, Turn
 from zkgroup.consumer.machine.release import REVOKE_TIMER
 from zkgroup.consumer.machine.scheduler import CLOSE_TIMER, Components, GroupLeave, Scheduler
@@ -128,6 +134,10 @@ class MemberMachine:
     def work_in_turns(self, turn: Turn) -> None:
         """Has the member wait for its turn among the members of its process."""
         self._components.turns.turn = turn
+
+    def share_session(self, shared: SharedSession) -> None:
+        """Has the member use what the members that share its client know."""
+        self._components.lease.shared = self._components.snapshot.shared = shared
 
     def step(self, event: ev.Event, now: Instant) -> tuple[Effect, ...]:
         """The effects of one event, to be performed in this order. Events are given in their order."""

@@ -21,6 +21,10 @@ session may have expired by the server's clock: it is given up before another on
 
 A lease that has ended continues only after the owned partitions were read back and found unchanged.
 
+Members that share a client share its session, so a write of one renews the leases of all (`SharedSession`); a
+member takes it over when a timer of its lease fires, or its lease would end. Its own heartbeat, which finds
+that its registration is gone, is then due T after its own last write.
+
 The heartbeat follows the last write by T/6, and by up to a fifth of that more, so that the members of a group
 do not send it together. It is not earlier: an idle session makes at most six quorum writes in T, and one
 whose writes are never T/6 apart makes no heartbeat at all. It is not later: the lease (with the default
@@ -32,6 +36,7 @@ from __future__ import annotations
 
 from zkgroup.consumer.machine.events import ExtendLease
 from zkgroup.consumer.machine.machine_context import GroupPaths, MemberContext
+from zkgroup.consumer.machine.shared_results import KnownMembers
 from zkgroup.consumer.machine.static_members import OwnStaticEntry
 from zkgroup.consumer.machine.transactions import guard
 from zkgroup.errors import CoordinatedGroupError, CorruptZnodeError, MemberIdInUseError
@@ -312,12 +317,50 @@ LEASE_TIMER = "lease"
 EXPIRY_TIMER = "expiry"
 
 
+class SharedSession:
+    """What the members that share a client know together: the writes of their session, and the registrations.
+
+    Any thread reads and writes it without a lock. A race may forget the newer of two times, or of two
+    listings: then a lease is shorter, and a registration is read once more.
+    """
+
+    def __init__(self) -> None:
+        self.known_members: dict[str, KnownMembers] = {}
+        """By the path of `ids`; the newest listing of a group."""
+        self._acknowledged = self._beat = (0, 0)
+
+    def acknowledged(self, incarnation: int, sent_ms: int) -> None:
+        """Notes an acknowledged write, with the time at which it was sent."""
+        self._acknowledged = max(self._acknowledged, (incarnation, sent_ms))
+
+    def acknowledged_ms(self, incarnation: int) -> int:
+        """When the newest acknowledged write of this session was sent; 0 for none."""
+        of, sent_ms = self._acknowledged
+        return sent_ms if of == incarnation else 0
+
+    def beat(self, incarnation: int, sent_ms: int) -> None:
+        """Notes a heartbeat that is sent."""
+        self._beat = max(self._beat, (incarnation, sent_ms))
+
+    def beat_ms(self, incarnation: int) -> int:
+        """When the newest heartbeat of this session was sent; 0 for none."""
+        of, sent_ms = self._beat
+        return sent_ms if of == incarnation else 0
+
+    def learn(self, path: str, known: KnownMembers) -> None:
+        """Takes what a member has read, unless what is known is newer."""
+        before = self.known_members.get(path)
+        if before is None or (before.czxid, before.cversion) < (known.czxid, known.cversion):
+            self.known_members[path] = known
+
+
 class SessionLease:
     """The lease of one registration in one session."""
 
     def __init__(self, context: MemberContext, paths: GroupPaths) -> None:
         self._context = context
         self._paths = paths
+        self.shared = SharedSession()
         context.on_write_acknowledged = self._acknowledged
         self.until_ms: int | None = None
         """End of the lease in milliseconds; None before the first acknowledgement and after its end."""
@@ -327,7 +370,9 @@ class SessionLease:
         """True if a heartbeat was refused at the own registration."""
         self._is_running = False
         self._last_sent_ms: int | None = None
-        """Time at which the newest acknowledged write was issued."""
+        """Time at which the newest acknowledged write of the session was issued, as far as noticed."""
+        self._own_sent_ms = 0
+        """The same of this member's own writes."""
         self._last_beat_ms = 0
         """Time at which the newest heartbeat was due; sent or not, the next one is a period later."""
         self._period_ms = 0
@@ -354,10 +399,28 @@ class SessionLease:
     def _acknowledged(self, sent_ms: int) -> None:
         if not self._is_running:
             return
+        self._own_sent_ms = max(self._own_sent_ms, sent_ms)
+        self.shared.acknowledged(self._incarnation(), sent_ms)
+        self._take(max(sent_ms, self.shared.acknowledged_ms(self._incarnation())))
+
+    def _take(self, sent_ms: int) -> None:
         self._last_sent_ms = max(self._last_sent_ms or sent_ms, sent_ms)
         if not self.has_ended:
             self._extend()
         self._arm()
+
+    def _follow(self) -> None:
+        """Takes the newest acknowledged write of the members that share the session."""
+        if self._last_sent_ms is not None and self._newest_ms() > self._last_sent_ms:
+            self._take(self._newest_ms())
+
+    def _newest_ms(self) -> int:
+        assert self._last_sent_ms is not None
+        return max(self._last_sent_ms, self.shared.acknowledged_ms(self._incarnation()))
+
+    def _incarnation(self) -> int:
+        assert self._context.session is not None
+        return self._context.session.incarnation
 
     def verified(self) -> None:
         """Continues the lease: the owned partitions were read back after an acknowledged write."""
@@ -390,10 +453,12 @@ class SessionLease:
         if self._last_sent_ms is None:
             return False
         late_ms = 2 * heartbeat_period_ms(self._timeout_ms(), lambda: 1.0)
-        return self._context.now.ms - self._last_sent_ms > late_ms
+        return self._context.now.ms - self._newest_ms() > late_ms
 
     def has_run_out(self) -> bool:
         """Returns whether the lease is over. Each step checks it first: the process may have been stopped."""
+        if self.until_ms is not None and self._context.now.ms >= self.until_ms:
+            self._follow()
         return self.until_ms is not None and self._context.now.ms >= self.until_ms
 
     def end(self) -> None:
@@ -405,7 +470,7 @@ class SessionLease:
         return (
             self._last_sent_ms is not None
             and self._context.session is not None
-            and self._context.now.ms >= self._last_sent_ms + self._timeout_ms()
+            and self._context.now.ms >= self._newest_ms() + self._timeout_ms()
         )
 
     def _arm(self) -> None:
@@ -421,7 +486,9 @@ class SessionLease:
 
     def _heartbeat_due_ms(self) -> int:
         assert self._last_sent_ms is not None
-        return max(self._last_sent_ms, self._last_beat_ms) + self._period_ms
+        beat_ms, shared_beat_ms = self._last_beat_ms, self.shared.beat_ms(self._incarnation())
+        of_session_ms = max(self._last_sent_ms, beat_ms, shared_beat_ms) + self._period_ms
+        return min(of_session_ms, max(self._own_sent_ms + self._timeout_ms(), beat_ms + self._period_ms))
 
     def _draw_period_ms(self) -> int:
         return heartbeat_period_ms(self._timeout_ms(), self._context.config.jitter)
@@ -430,6 +497,7 @@ class SessionLease:
         """Sends a heartbeat if no other write was acknowledged for a period; sets the next timers."""
         if self._last_sent_ms is None or self._context.session is None:
             return
+        self._follow()
         if name == HEARTBEAT_TIMER and self._context.now.ms >= self._heartbeat_due_ms():
             self._last_beat_ms, self._period_ms = self._context.now.ms, self._draw_period_ms()
             self._send_heartbeat()
@@ -439,6 +507,7 @@ class SessionLease:
         """Sends the check-only multi. A reconnection sends its own, so none is sent while disconnected."""
         if self._context.connected and not self._heartbeat_under_way:
             self._heartbeat_under_way = True
+            self.shared.beat(self._incarnation(), self._context.now.ms)
             self._context.ask(Multi((Check(self._paths.own, 0),)), self._heartbeat_answered)
 
     def _heartbeat_answered(self, outcome: Outcome) -> None:

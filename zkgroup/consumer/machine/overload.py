@@ -2,12 +2,13 @@
 
 Where hundreds of members share a process, or a server is slow, each change of the group costs all of them
 time. If that takes longer than a lease, sessions end, each end is two more changes of the group, and the
-group never converges. Three rules end that, and cost nothing where passes are short and sessions last:
+group never converges. Four rules end that, and cost nothing where passes are short and sessions last:
 
 * After a pass a member rests for twice as long as the pass took (`PassPace`), so that at most a third of the
   time is spent on changes, however fast they come; it then handles all of them at once.
 * A member that has lost its session again registers after a pause that doubles with each loss
   (`RejoinPause`).
+* Members that share a client share the lease of its session, and what they read (`membership.SharedSession`).
 * A member whose lease was not renewed for two periods of the heartbeat claims nothing new
   (`SessionLease.is_late`): its loop, its connection or its server is behind already.
 """

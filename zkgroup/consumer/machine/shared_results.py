@@ -7,8 +7,8 @@ are pure functions of their arguments, and nobody changes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -16,6 +16,8 @@ from zkgroup import assignment
 from zkgroup.assignment import strategies
 from zkgroup.model import EvaluatedMember, StaticSubscription, Subscription
 from zkgroup.model.assignors import Preference
+from zkgroup.model.requests import ListChildrenDone
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
 
@@ -24,9 +26,10 @@ R = TypeVar("R")
 
 RESULTS_MAX = 2
 """Results of one function that are remembered: the members of a process are at most a change apart."""
+TOPICS_MAX = 32
 
 
-def remembered(function: Callable[P, R]) -> Callable[P, R]:
+def remembered(function: Callable[P, R], most: int = RESULTS_MAX) -> Callable[P, R]:
     """The function with its newest results, for calls with equal arguments. Errors are not remembered."""
     recent: tuple[tuple[object, object, R], ...] = ()
 
@@ -36,7 +39,7 @@ def remembered(function: Callable[P, R]) -> Callable[P, R]:
             if known == args and known_names == named:
                 return result
         result = function(*args, **named)
-        recent = ((args, named, result), *recent[: RESULTS_MAX - 1])
+        recent = ((args, named, result), *recent[: most - 1])
         return result
 
     return call
@@ -46,6 +49,7 @@ assign = remembered(assignment.assign)
 inputs_digest = remembered(strategies.inputs_digest)
 result_digest = remembered(strategies.result_digest)
 decoded_assignment = remembered(StoredAssignment.decode)
+decoded_topic = remembered(Topic.decode, TOPICS_MAX)
 
 
 class Terms(NamedTuple):
@@ -91,3 +95,26 @@ def member_of(name: str, registration: Registration) -> DecodedMember:
     if isinstance(subscription, StaticSubscription):
         evaluated = registration.evaluated(name, subscription.topics)
     return DecodedMember(registration, subscription, evaluated, Terms.of(registration))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMembers:
+    """The registrations of a group as read after one listing of `ids`."""
+
+    czxid: int
+    """czxid of `ids`."""
+    cversion: int
+    """cversion of `ids` in the listing."""
+    registrations: Mapping[str, DecodedMember | None] = field(default_factory=dict)
+    """The peer of each name; None for a registration that cannot be read."""
+    created_ms: Mapping[str, int] = field(default_factory=dict)
+    """ctime of each registration, in epoch milliseconds."""
+    created: Mapping[str, int] = field(default_factory=dict)
+    """czxid of each registration."""
+
+    def is_valid(self, listing: ListChildrenDone) -> bool:
+        """Returns whether each of them that is listed is still the same (snapshots, recipes 3)."""
+        stat = listing.stat
+        if stat is None or self.czxid != stat.czxid:
+            return False
+        return stat.cversion - self.cversion == len(self.registrations.keys() ^ set(listing.children))
