@@ -13,7 +13,7 @@ from tests.long.interop.conftest import Scene
 from tests.long.interop.servers import Producer, RealBroker, RealZooKeeper
 from tests.long.monitoring.prometheus import alerting, program, prometheus
 from tests.pure.exporter.test_metrics import Samples, samples
-from tests.waiting import PATIENCE_S, eventually
+from tests.waiting import PATIENCE_S, becomes, eventually
 from tests.worlds.shell import Shell
 from zkgroup import Admin
 
@@ -121,6 +121,6 @@ def test_alerts_of_a_lost_broker_fire_and_end(
             real_zookeeper.end_session(session)
             with alerting(server, "ZkgroupBrokerGone", "ZkgroupPartitionOffline"):
                 broker = RealBroker(real_zookeeper, tmp_path / "broker", 7, WATCHED)
-            assert server.firing() == set()
+            becomes(server.firing, set())
     finally:
         broker.stop()
