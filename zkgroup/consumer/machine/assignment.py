@@ -83,6 +83,9 @@ class AssignmentComputer:
         """The topics of the member's own subscription in it."""
         self.plan_check: Check | None = None
         """For sticky: the check of the assignment znode in every claim."""
+        self.keeps = False
+        """True if what is assigned is what a freeze keeps: it is no assignment of the group, until the next
+        one."""
         self.is_waiting_for_brokers = False
         self.waits_for_releases = False
         """True if other members must first release partitions that this member gains."""
@@ -95,7 +98,7 @@ class AssignmentComputer:
 
     def forget(self) -> None:
         """Drops the assignment: the registration is gone."""
-        self.planned, self.plan_check = None, None
+        self.planned, self.plan_check, self.keeps = None, None, False
         self.is_waiting_for_brokers = self.waits_for_releases = self.is_outdated = False
         if self._context.config.settings.rebalance_moves_max is not None:
             self.steps.forget()
@@ -124,6 +127,7 @@ class AssignmentComputer:
         """Keeps the assignment that the member carries out: the group is frozen."""
         self.is_waiting_for_brokers = self.waits_for_releases = self.is_outdated = False
         self._snapshot.is_new = False
+        self.keeps = True
         self.steps.forget()
         self._context.owned.assign(self._snapshot.freeze.kept())
 
@@ -241,7 +245,8 @@ class AssignmentComputer:
             partitions={topic: list(numbers) for topic, numbers in snapshot.partitions.items()},
             **({"traits": {member: list(each) for member, each in traits.items()}} if traits else {}),
         )
-        kept = self._snapshot.freeze.kept() if snapshot.frozen is not None else {}
+        self.keeps = snapshot.frozen is not None
+        kept = self._snapshot.freeze.kept() if self.keeps else {}
         owned.handed_back.clear()
         own = context.config.member_id
         threads = next((m.threads for m in snapshot.members if m.member == own), {})

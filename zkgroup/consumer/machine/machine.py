@@ -331,7 +331,7 @@ class MemberMachine:
         if components.lease.has_ended:
             context.change_state(MemberState.SUSPENDED, "lease_ended")
         elif self._is_assigned():
-            is_frozen = components.snapshot.freeze.newest is not None
+            is_frozen = components.snapshot.freeze.newest is not None or components.assignments.keeps
             context.change_state(MemberState.STABLE, "frozen" if is_frozen else "assigned")
             if not is_frozen:
                 self._carried_out()

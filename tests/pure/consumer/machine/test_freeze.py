@@ -14,6 +14,7 @@ from tests.worlds.stepped_group import (
     is_stable,
     owned,
     packets,
+    reads,
     tp,
 )
 from zkgroup.admin.freezes import freeze_operations
@@ -35,6 +36,7 @@ from zkgroup.model.requests import (
     SetData,
 )
 from zkgroup.runtime.procedures import Procedure, Query
+from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Registration, owners_path
 from zkgroup.znodes.group_records import Freeze
 
@@ -178,6 +180,25 @@ def test_what_was_being_revoked_goes_back_to_its_thread() -> None:
     assert stage.owners() == dict.fromkeys(range(4), "a-0")
     renewed = {each.partition for each, grant in a.grants().items() if grant.token > tokens[each]}
     assert renewed == {2, 3}
+
+
+def test_what_a_freeze_keeps_is_not_taken_for_the_assignment() -> None:
+    """The pass after its end has read that, and still reads a topic: something else happens meanwhile."""
+    stage = SteppedGroup(topics={"t": 4}, revoke_timeout_ms=60_000)
+    a = stage.join("a")
+    stage.hangs.add("a")
+    stage.join("b")
+    freeze(stage)
+    stage.hangs.clear()
+    stage.run(2000)
+    before = len(stage.notes("rebalance.end", "a"))
+    stage.when("client-a", reads(Topic.path("t")), lambda: a.post(HandBackRequested(frozenset())))
+    stage.foreign_write(Delete(Freeze.path(GROUP), -1))
+    stage.topic("t", 6)
+    stage.run(3000)
+
+    ends = [[row["partition"] for row in end.fields["mine"]] for end in stage.notes("rebalance.end", "a")]
+    assert ends[before:] == [[0, 1, 2]]
 
 
 def test_an_application_may_hand_back_and_a_member_may_leave_its_client() -> None:
