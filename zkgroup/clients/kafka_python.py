@@ -131,7 +131,7 @@ def first_address(broker: BrokerRegistration) -> BrokerAddress | str:
     return BrokerAddress(first.host, first.port, addresses.negotiates_versions(broker))
 
 
-def check_login(brokers: Sequence[BrokerAddress], timeout_ms: int = TIMEOUT_MS) -> None:
+def check_login(brokers: Sequence[BrokerAddress]) -> None:
     """Logs in at the first broker that answers: kafka-python only logs a refusal, and tries again.
 
     Metadata are asked for, which a listener answers only to clients that belong there. Raises
@@ -139,7 +139,7 @@ def check_login(brokers: Sequence[BrokerAddress], timeout_ms: int = TIMEOUT_MS) 
     none answers.
     """
     try:
-        read_leaders(brokers, (), timeout_ms)
+        read_leaders(brokers, (), TIMEOUT_MS)
     except SourceUnavailableError as error:
         protocol = brokers[0].security.protocol if brokers[0].security else PLAINTEXT
         raise SourceUnavailableError(f"{error}; expected a listener of {protocol} there") from error

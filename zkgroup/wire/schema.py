@@ -238,7 +238,6 @@ NullableString = Annotated[str | None, Text(nullable=True)]
 ErrorText = Annotated[str | None, Text(nullable=True, is_cut=True)]
 """A message for people. It may name what a client has sent, which leaves too little room for the rest."""
 Bytes = Annotated[bytes, Data()]
-NullableBytes = Annotated[bytes | None, Data(nullable=True)]
 Records = Annotated[Buffer | None, Data(nullable=True, is_view=True)]
 """Record batches, not looked into here (`record_batch` does)."""
 Uuid = Annotated[bytes, Fixed("uuid", 16)]

@@ -67,11 +67,8 @@ class SystemClock:
     """Implements `zkgroup.model.ports.Clock`.
 
     CLOCK_BOOTTIME runs while the machine sleeps, so a lease is over when it wakes. On a system without it
-    (macOS, Windows) the clock is CLOCK_MONOTONIC and `counts_sleep` is false: a lease may then appear valid
-    for a moment after a suspend.
+    (macOS, Windows) the clock is CLOCK_MONOTONIC: a lease may then appear valid for a moment after a suspend.
     """
-
-    counts_sleep: bool = _BOOTTIME is not None
 
     def now_ms(self) -> int:
         if _BOOTTIME is None:

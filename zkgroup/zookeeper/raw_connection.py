@@ -77,12 +77,12 @@ class RawConnection:
         self._sock.settimeout(max(0.001, self._end_s - time.monotonic()))
 
 
-def opens_sessions(port: int, timeout_s: float, host: str = "127.0.0.1") -> bool:
+def opens_sessions(port: int, timeout_s: float) -> bool:
     """Returns whether the server opens a session, which needs a leader with a quorum. Closes it again.
 
     Raises OSError if the server cannot be connected to, or does not reply in time.
     """
-    with socket.create_connection((host, port), timeout=timeout_s) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as sock:
         connection = RawConnection(sock, timeout_s)
         if not connection.open_session():
             return False

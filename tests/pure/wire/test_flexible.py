@@ -18,10 +18,10 @@ from zkgroup.wire.schema import (
     NO_UUID,
     Boolean,
     Bytes,
+    Data,
     Int16,
     Int32,
     Int64,
-    NullableBytes,
     NullableFrom,
     NullableString,
     Records,
@@ -58,7 +58,7 @@ class Flexible:
     topics: Annotated[tuple[String, ...] | None, NullableFrom(1)] = ("t",)
     pairs: tuple[Pair, ...] = ()
     topic_id: Annotated[Uuid, Versions(1)] = NO_UUID
-    raw: NullableBytes = b""
+    raw: Annotated[bytes | None, Data(nullable=True)] = b""
     records: Records = b"r"
     yes: Boolean = True
     cluster: Annotated[NullableString, Tag(0), Versions(2)] = None
