@@ -16,6 +16,19 @@ from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.model import TopicPartition
 from zkgroup.zookeeper.four_letter_words import ServerStatus
 
+LEADER = ServerStatus(
+    server="a:1",
+    by="mntr",
+    mode="leader",
+    znodes=9,
+    data_bytes=70,
+    watches=3,
+    connections=2,
+    average_latency=1.5,
+    synced_followers=1,
+)
+"""A server that reports everything."""
+
 
 @pytest.fixture
 def world() -> Iterator[MemoryGroups]:
@@ -37,15 +50,4 @@ def everything(world: MemoryGroups) -> bytes:
     reading = Reader(
         world.ensemble, ReadingSettings(), LagWindows(), log_ends=lambda partitions: ends, packets=lambda: 0
     ).read()
-    server = ServerStatus(
-        server="a:1",
-        by="mntr",
-        mode="leader",
-        znodes=9,
-        data_bytes=70,
-        watches=3,
-        connections=2,
-        average_latency=1.5,
-        synced_followers=1,
-    )
-    return render(replace(reading, servers=(server,), certificates={1: 2e9}), 0, 0)
+    return render(replace(reading, servers=(LEADER,), certificates={1: 2e9}), 0, 0)

@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.project import ROOT
+from tests.pure.exporter.conftest import LEADER
 from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from zkgroup.exporter.metrics import HELP, render
@@ -109,20 +110,9 @@ def test_a_verdict_is_a_label(world: MemoryGroups) -> None:
 
 def test_servers_are_counted_where_they_report() -> None:
     """One server is silent: it does not serve. Of counts of the whole ensemble the largest is shown."""
-    leader = ServerStatus(
-        server="a:1",
-        by="mntr",
-        mode="leader",
-        znodes=9,
-        data_bytes=70,
-        watches=3,
-        connections=2,
-        average_latency=1.5,
-        synced_followers=1,
-    )
     behind = ServerStatus(server="b:1", by="mntr", mode="follower", znodes=8)
     silent = ServerStatus(server="c:1", by=None, reason="refused")
-    found = rendered(EnsembleReading(time_ms=1, took_s=0.0, servers=(leader, behind, silent)))
+    found = rendered(EnsembleReading(time_ms=1, took_s=0.0, servers=(LEADER, behind, silent)))
 
     assert {
         (name[8:], labels): value for (name, labels), value in found.items() if "exporter" not in name
