@@ -22,6 +22,7 @@ from tests.pure.simulation.drawn import (
 )
 from tests.pure.simulation.setups import SEEDS_OF_A_GROUP, SETUPS
 from tests.pure.simulation.test_coordinator_schedules import FIRST_OF_COORDINATORS
+from tests.pure.simulation.test_followed_acls import run
 from tests.simulation import Simulation
 
 MEMBERS = int(os.environ.get("ZKGROUP_SIMULATION_SCHEDULES", "60"))
@@ -52,3 +53,8 @@ def test_schedules_of_clusters_hold_and_the_faults_bite(seeds: range) -> None:
 def test_schedules_of_coordinated_groups_hold_and_the_faults_bite(seeds: range) -> None:
     """S23-S34 throughout, L8 after the faults; and the faults took effect."""
     require_that_faults_bit(hold_for_coordinators(seeds), seeds, OF_COORDINATORS)
+
+
+def test_no_request_is_decided_but_by_the_acls_of_some_moment() -> None:
+    """Of one since the last notification that was followed."""
+    assert run(range(20, 80))["runs"] == 60

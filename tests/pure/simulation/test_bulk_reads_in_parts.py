@@ -9,7 +9,7 @@ import pytest
 from tests.simulation import Simulation
 from tests.simulation.group.setup import draw
 
-SEEDS = 8
+SEEDS = 4
 STEPS = 600
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -14,13 +14,14 @@ from zkgroup.broker.machine.change_notifications import NotifiedState
 from zkgroup.broker.machine.events import AclsChanged
 from zkgroup.runtime.procedures import Procedure
 
-SCHEDULES, STEPS = 80, 600
+SEEDS, STEPS = (32, 48, 55, *range(20)), 600
+"""The first three reach what no other does: a half-read change, a new connection, and a read that fails."""
 
 
-def _run() -> Counter[str]:
-    """What has happened in all schedules. Raises ViolationError."""
+def run(seeds: Iterable[int] = SEEDS) -> Counter[str]:
+    """What has happened in the schedules. Raises ViolationError."""
     counts: Counter[str] = Counter()
-    for seed in range(SCHEDULES):
+    for seed in seeds:
         schedule = Schedule(seed)
         schedule.run(STEPS)
         counts += schedule.counts
@@ -29,11 +30,11 @@ def _run() -> Counter[str]:
 
 def test_no_request_is_decided_but_by_the_acls_of_some_moment() -> None:
     """Of one since the last notification that was followed; the schedules reach everything."""
-    counts = _run()
+    counts = run()
 
-    assert counts["runs"] == SCHEDULES
+    assert counts["runs"] == len(SEEDS)
     assert {"emitted", "followed late", "written", "cut", "expired", "away"} <= {
-        name for name, count in counts.items() if count >= SCHEDULES // 2
+        name for name, count in counts.items() if count >= len(SEEDS) // 2
     }
 
 
@@ -65,4 +66,4 @@ def test_mistakes_are_found(
     monkeypatch.setattr(AclChanges, name, mistake)
 
     with pytest.raises(ViolationError):
-        _run()
+        run()
