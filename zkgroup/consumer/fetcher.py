@@ -104,6 +104,8 @@ class Fetcher:
         self._work = threading.Event()
         self._sleeper = Sleeper(clock, f"{name}-fetcher", self._work.is_set)
         self._ended = threading.Event()
+        self._failure: Exception | None = None
+        """The error of the source with which the thread has ended."""
         self._questions: deque[Callable[[], None]] = deque()
         """Calls of the source on behalf of the application; each sets a future."""
         self.over: Future[None] = Future()
@@ -122,7 +124,8 @@ class Fetcher:
     def ask(self, question: Callable[[RecordSource], T]) -> Future[T]:
         """Calls the source on the fetcher's thread; from any thread, returns at once.
 
-        The future gets the result or error of the call, `MemberClosedError` if the fetcher has ended.
+        The future gets the result or error of the call. If the fetcher has ended, it gets the error of the
+        source that ended it, else `MemberClosedError`.
         """
         future: Future[T] = Future()
 
@@ -143,6 +146,8 @@ class Fetcher:
         return future
 
     def _asked(self, question: Callable[[RecordSource], T]) -> T:
+        if self._failure is not None:
+            raise self._failure
         if self._ended.is_set():
             raise MemberClosedError("the consumer is closed, and its source with it")
         return question(self._source)
@@ -175,8 +180,10 @@ class Fetcher:
                     self._sleeper.sleep(until_ms, self._work.wait, self._work.set)
         except BaseException as error:  # noqa: BLE001 - the source's; it ends the member, which raises it
             if not self._ended.is_set():
+                self._failure = error if isinstance(error, Exception) else None
                 self._on_error(error)
         finally:
+            self._ended.set()  # a source that is closed is asked nothing: it would be opened again
             self._close_source()
             self._sleeper.leave()
             self.over.set_result(None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S, happened
+from tests.waiting import PATIENCE_S, happened, outcome
 from tests.wired.consumer.records import filled, places, polled
 from tests.worlds.public_apis import Api, MemberWorld, settings
 from zkgroup.consumer.machine.events import MemberState
@@ -222,6 +223,33 @@ def test_a_source_that_fails_ends_the_consumer(api: Api, world: MemberWorld) -> 
     with pytest.raises(SourceError):
         consumer.close()
     assert world.owners() == {}
+
+
+def test_a_source_that_was_closed_is_asked_nothing(api: Api, world: MemberWorld) -> None:
+    """Past bug: a question beside the failure was put to the closed source, which connected anew."""
+    asked: list[Future[Bounds]] = []
+
+    class Closing(Table):
+        def close(self) -> None:
+            super().close()
+            ask()
+
+    def ask() -> None:
+        partition = TopicPartition("orders", 0)
+        asked.append(consumer._consuming.fetcher.ask(lambda source: source.bounds(partition)))
+
+    source = Closing({0: [b"a"]})
+    source.failures = [SourceError("the disk is gone")]
+    consumer = api.consumer(client=world.client("a"), source=source)
+    consumer.start()
+    world.until(lambda: consumer.state is MemberState.FAILED and asked)
+    with pytest.raises(SourceError):
+        consumer.close()
+    ask()
+
+    for future in asked:
+        with pytest.raises(SourceError, match="the disk is gone"):
+            outcome(future)
 
 
 def test_a_programming_error_in_a_source_keeps_its_cause(api: Api, world: MemberWorld) -> None:
