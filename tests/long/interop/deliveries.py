@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 Line = dict[str, Any]
-ENDS = ("lost", "closing", "stalled", "killed", "stopped")
-"""The events after which a member owns nothing of those partitions, or nothing at all."""
+ENDS = ("lost", "closing", "closed", "stalled", "killed", "stopped")
+"""The events after which a member owns nothing of those partitions, or nothing at all. aiokafka is assigned
+partitions while it closes, if a rebalance is under way, and says nothing when it gives them up."""
 AWAY = ("stalled", "killed", "stopped")
 
 

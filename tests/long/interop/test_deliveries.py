@@ -57,6 +57,12 @@ def test_what_a_member_had_when_it_was_killed_is_known() -> None:
     assert not found.owned("a")
 
 
+def test_what_is_assigned_while_a_member_closes_is_free_when_it_is_closed() -> None:
+    """It never said that this was revoked."""
+    closing = [assigned("a", 0), line("a", "closing"), assigned("a", 0, 1), line("a", "closed")]
+    assert not Deliveries([*closing, assigned("b", 0, 1)]).breaches
+
+
 @pytest.mark.parametrize("event", ["stopped", "stalled", "killed"])
 def test_a_member_that_is_away_may_read_what_it_had_fetched(event: str) -> None:
     """Its partitions may be another member's meanwhile; once assigned again, it is checked as before."""

@@ -13,6 +13,7 @@ from zkgroup.consumer.machine.claim import OwnerVerification
 from zkgroup.consumer.machine.group_snapshot import GroupSnapshotReader
 from zkgroup.consumer.machine.machine_context import MemberContext, Ownership
 from zkgroup.consumer.machine.membership import Membership, SessionLease
+from zkgroup.consumer.machine.shared_results import KnownMembers
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import MultiRefused
 from zkgroup.runtime.procedures import read_many
@@ -22,7 +23,7 @@ Patch = pytest.MonkeyPatch
 
 def names_are_enough(patch: Patch) -> None:
     """A member that registered again under its name is taken for the former one."""
-    patch.setattr(GroupSnapshotReader, "_cached", lambda self, listing: self._cache.registrations)
+    patch.setattr(KnownMembers, "is_valid", lambda self, listing: True)
 
 
 def sticky_from_what_is_owned(patch: Patch) -> None:
