@@ -73,6 +73,7 @@ AS_WRITTEN: dict[str, Configuration] = {
     "handover-reset": _of(**_TAKEOVER, handover=1, commit=1, reset=1, lost=1),
     "handover-shared": _of(**_TAKEOVER, clients=(0, 0), handover=1, steal=1, write=1, lost=1),
     "handover-frozen": _of(**_TAKEOVER, handover=1, write=1, freeze=1, lost=1),
+    "handover-sticky": _of(**_TAKEOVER, sticky=True, handover=1, expire=1, freeze=1),
     "lagging": _of(**_TAKEOVER, lagging=True, commit=1, expire=1),
     "lagging-steal": _of(**_TAKEOVER, lagging=True, commit=1, steal=1),
     "lagging-lost": _of(**_TAKEOVER, lagging=True, commit=1, steal=1, lost=1),

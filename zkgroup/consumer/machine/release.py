@@ -230,8 +230,9 @@ class Releases:
         snapshot = self._snapshot.newest
         if not moved or snapshot is None:
             return freeze
-        checks = transactions.snapshot_checks(moved, snapshot.topic_versions, self._assignments.plan_check)
-        return [*freeze, *checks]
+        # What a freeze keeps follows from no plan, and a newer one may not be read before its end.
+        plan = None if self._assignments.keeps else self._assignments.plan_check
+        return [*freeze, *transactions.snapshot_checks(moved, snapshot.topic_versions, plan)]
 
     def _invoke(self, packet: Groups) -> Mapping[str, object]:
         rows = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -180,6 +181,21 @@ def test_what_was_being_revoked_goes_back_to_its_thread() -> None:
     assert stage.owners() == dict.fromkeys(range(4), "a-0")
     renewed = {each.partition for each, grant in a.grants().items() if grant.token > tokens[each]}
     assert renewed == {2, 3}
+
+
+def test_what_goes_back_needs_no_plan() -> None:
+    """Another member has written a plan, which this one does not read before the end of the freeze."""
+    stage = SteppedGroup(topics={"t": 4}, revoke_timeout_ms=60_000, partition_assignment_strategy="sticky")
+    slow = replace(stage.settings, settle_ms=3000, settle_max_ms=3000)
+    a = stage.join("a", settings=slow, run_ms=5000)
+    stage.hangs.add("a")
+    stage.join("b", run_ms=5000)
+    stage.join("c", run_ms=500)
+    freeze(stage)
+    stage.hangs.clear()
+    stage.run(5000)
+
+    assert (owned(a), is_stable(a), reason(a)) == ([0, 1, 2, 3], True, "frozen")
 
 
 def test_what_a_freeze_keeps_is_not_taken_for_the_assignment() -> None:
