@@ -240,13 +240,18 @@ def _stat(pid: int) -> tuple[int, str] | None:
     return int(fields[1]), fields[19]
 
 
-def _state(pid: int) -> str:
+def process_state(pid: int) -> str:
+    """The letter of its state (proc(5), /proc/pid/stat); empty for none."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return "gone meanwhile"
-    letter = text.rpartition(")")[2].split()[0]
-    return {"Z": "ended, but nobody waited for it", "T": "stopped", "t": "traced"}.get(letter, "running")
+    except OSError:  # one that ends between opening and reading is ESRCH, not ENOENT
+        return ""
+    return text.rpartition(")")[2].split()[0]
+
+
+def _state(pid: int) -> str:
+    words = {"": "gone meanwhile", "Z": "ended, but nobody waited for it", "T": "stopped", "t": "traced"}
+    return words.get(process_state(pid), "running")
 
 
 def _command(pid: int) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.leaks import process_state
 from tests.waiting import eventually
 
 DEMO = """
@@ -18,14 +19,6 @@ sys.stdin.read()
 """
 
 
-def state_of(pid: int) -> str:
-    """The state in `/proc/PID/stat`; `T` for a stopped process, empty for none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-    except FileNotFoundError:
-        return ""
-
-
 def test_a_paused_process_ends_with_a_demo_that_is_killed(tmp_path: Path) -> None:
     """It would stay otherwise: a stopped process does not notice the end of its input."""
     (tmp_path / "stops_itself.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")
@@ -34,7 +27,7 @@ def test_a_paused_process_ends_with_a_demo_that_is_killed(tmp_path: Path) -> Non
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as demo:
         assert demo.stdout is not None
         pid = int(demo.stdout.readline())
-        eventually(lambda: state_of(pid), lambda state: state == "T")
+        eventually(lambda: process_state(pid), lambda state: state == "T")
         demo.kill()
 
-    eventually(lambda: state_of(pid), lambda state: state in ("", "Z"))
+    eventually(lambda: process_state(pid), lambda state: state in ("", "Z"))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.leaks import process_state
 from tests.project import ROOT
 from tests.waiting import PATIENCE_S, becomes, ended, eventually, joined
 from zkgroup.errors import ConfigError, EmbeddedServerError
@@ -161,11 +162,7 @@ def test_stop_leaves_nothing() -> None:
 
 def is_running(pid: int) -> bool:
     """Whether this process exists and is more than an entry waiting for its parent."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return text.rpartition(")")[2].split()[0] != "Z"
+    return process_state(pid) not in ("", "Z")
 
 
 _PARENT = """
