@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from zkgroup.admin.files import reassignment_text
-from zkgroup.admin.undo_records import ChangeRecord, UndoFolder, UndoRecord, new_undo_id, write_whole
+from zkgroup.admin.undo_records import ChangeRecord, UndoFolder, UndoRecord, write_whole
 from zkgroup.errors import ConfigError, PartlyDoneError, ZkGroupError
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.model import TopicPartition, Znode
@@ -94,7 +93,7 @@ class UndoRecorder:
 
     def new_change(self, ensemble: Ensemble, subject: str) -> ChangeRecord:
         """A new id, at the wall time of the ensemble's clock."""
-        undo_id = new_undo_id(ensemble.clock.wall_ms(), secrets.token_hex(2))
+        undo_id = self.folder.new_id(ensemble.clock.wall_ms())
         return ChangeRecord(undo_id=undo_id, command=self.command or subject, user=self.user)
 
     def hint(self, record: UndoRecord, *, force: bool) -> str | None:

@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import re
+import secrets
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -217,11 +218,6 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def new_undo_id(wall_ms: int, random_hex4: str) -> str:
-    """An id that sorts by time: `20260131-120000-1a2b`."""
-    return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y%m%d-%H%M%S}-{random_hex4}"
-
-
 class UndoFolder:
     """The folder with one file for each change."""
 
@@ -231,6 +227,13 @@ class UndoFolder:
     def file(self, undo_id: str) -> Path:
         """Returns where the record of this id is."""
         return self.path / f"{undo_id}.json"
+
+    def new_id(self, wall_ms: int) -> str:
+        """An id that no record here has, which sorts by time: `20260131-120000-1a2b`."""
+        second = f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y%m%d-%H%M%S}"
+        while self.file(undo_id := f"{second}-{secrets.token_hex(2)}").exists():
+            pass  # a change of many groups saves hundreds in a second
+        return undo_id
 
     def save(self, record: UndoRecord) -> Path:
         """Writes the record so that it survives a crash of the machine.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import secrets
 import stat
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from zkgroup.admin.undo_records import UndoFolder, UndoRecord, new_undo_id
+from zkgroup.admin.undo_records import UndoFolder, UndoRecord
 from zkgroup.errors import (
     AccessDeniedError,
     ConfigError,
@@ -142,12 +143,16 @@ def _full(descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_ids_sort_by_time() -> None:
-    """The newest record is the last by name."""
-    ids = [new_undo_id(wall_ms, "ffff") for wall_ms in (1_767_225_600_000, 1_767_225_601_000)]
+def test_ids_sort_by_time_and_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past bug: two changes of one second got the same id, once in 65,536, and the second was refused."""
+    folder, ends = UndoFolder(tmp_path), iter(["ffff", "ffff", "ffff", "0000"])
+    monkeypatch.setattr(secrets, "token_hex", lambda size: next(ends))
+    ids = []
+    for wall_ms in (1_767_225_599_000, 1_767_225_600_000, 1_767_225_600_999):
+        ids.append(folder.new_id(wall_ms))
+        folder.save(_record(ids[-1]))
 
-    assert ids == sorted(ids)
-    assert ids[0] == "20260101-000000-ffff"
+    assert ids == ["20251231-235959-ffff", "20260101-000000-ffff", "20260101-000000-0000"]
 
 
 def test_the_newest_suitable_record_is_found(tmp_path: Path) -> None:
