@@ -538,6 +538,8 @@ class GroupSnapshotReader:
             and before.has_brokers == has_brokers
             and before.frozen == self.freeze.newest
             and facts == self.topic_facts
+            and before.members
+            == evaluation.members  # wildcards count what was listed before the topics were read
             and before.racks == racks
         )
         if same:

@@ -18,7 +18,7 @@ from tests.worlds.stepped_group import (
 from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import Assign, EndLease, EndOverdue, MemberState, Revoke
 from zkgroup.model import Blacklist, StaticSubscription, Whitelist
-from zkgroup.model.requests import Check, Create, Delete, SetData
+from zkgroup.model.requests import Check, Create, Delete, Read, SetData
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import Offset, Owner, Registration, owners_path
 
@@ -117,6 +117,22 @@ def test_new_topic_of_a_wildcard_needs_no_new_registration() -> None:
 
     assert stage.registration("a") == before
     assert len(member.machine.grants()) == 3
+
+
+def test_topic_that_comes_between_list_and_read_is_counted_for_a_wildcard_too() -> None:
+    """Past bug: read for a peer's subscription, it changed nothing with the next list: two plans stood."""
+    stage = SteppedGroup({"t1": 2})
+
+    def comes() -> None:
+        stage.topic("t2", 2)
+        stage.server.catch_up("client-a")
+
+    stage.when("client-a", lambda request: request == Read(Topic.path("t2"), watch=True), comes)
+    peer = stage.join("b", {"t1": 1, "t2": 1})
+    member = stage.join("a", Whitelist("t.*"))
+
+    assert sorted(map(str, member.machine.grants())) == ["t1-0", "t2-0"]
+    assert sorted(map(str, peer.machine.grants())) == ["t1-1", "t2-1"]
 
 
 @pytest.mark.parametrize("pattern", ["white", "black"])
