@@ -31,7 +31,7 @@ from zkgroup.znodes.controller import ControllerEpoch
 from zkgroup.znodes.paths import path_kind
 from zkgroup.znodes.sessions import lacks_session
 
-SEEDS = int(os.environ.get("ZKGROUP_SERIES", "60"))
+SEEDS = int(os.environ.get("ZKGROUP_SERIES", "30"))
 OFTEN = {
     *("offset_regression", "offset_deleted", "commit_rate", "stalled_offset", "reset_overwritten"),
     *("owner_changed", "orphan_owner", "owner_session_mismatch", "unowned_interval", "never_owned"),
