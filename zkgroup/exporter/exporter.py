@@ -108,7 +108,7 @@ class Exporter:
         self._stopped = False
         self._closing: Callable[[], object] = lambda: None
         self._reading: EnsembleReading | None = None
-        self._reads = self._errors = 0
+        self._errors = 0
         self._began_ms: int | None = None
         self._rendering = threading.Lock()
         self._rendered: tuple[EnsembleReading | None, bytes] | None = None
@@ -153,11 +153,6 @@ class Exporter:
         """Begins to read and to serve."""
         self._server.start()
         self._thread.start()
-
-    def wait_for_reads(self, reads: int, timeout_s: float) -> bool:
-        """Waits until it has read so often, with or without success; returns whether it has."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._reads >= reads, timeout_s)
 
     def close(self) -> None:
         """Ends reads, server and connection."""
@@ -227,9 +222,7 @@ class Exporter:
         with self._changed:
             self._reading = reading
             self._errors += errors
-            self._reads += 1
             self._began_ms = None
-            self._changed.notify_all()
             left_ms = began_ms + self._settings.interval_ms - self._clock.now_ms()
             self._changed.wait_for(lambda: self._stopped, max(0, left_ms) / 1000)
 

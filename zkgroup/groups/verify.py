@@ -346,8 +346,8 @@ class ExpectedOwnership:
         return next((one.threads for one in self.members if one.member == member), {})
 
 
-def expected_ownership(snapshot: GroupSnapshot, strategy: str | None = None) -> ExpectedOwnership:
-    """The assignment that this group's members should have reached; `strategy` overrides theirs."""
+def expected_ownership(snapshot: GroupSnapshot) -> ExpectedOwnership:
+    """The assignment that this group's members should have reached."""
     evaluated, problems = evaluate_members(snapshot)
     published, differing = published_strategy(snapshot)
     problems += differing
@@ -355,7 +355,7 @@ def expected_ownership(snapshot: GroupSnapshot, strategy: str | None = None) -> 
     partitions = {topic: snapshot.partitions(topic) for topic in sorted(topics)}
     unknown = any(p.kind is ProblemKind.UNSUPPORTED_SUBSCRIPTION for p in problems)
     actual = {tp: entry.value.thread_id for tp, entry in snapshot.owners.items() if entry.value}
-    chosen = strategy or published or inferred_strategy(evaluated, partitions, actual)
+    chosen = published or inferred_strategy(evaluated, partitions, actual)
     owners: Mapping[TopicPartition, str] | None = None
     notes: tuple[str, ...] = ()
     if find_strategy(chosen) is None:

@@ -18,7 +18,7 @@ from typing import Final
 from zkgroup.errors import ConfigError
 from zkgroup.wire.schema import Buffer
 
-_native: Callable[[Buffer, int], int] | None
+_native: Callable[[Buffer], int] | None
 try:
     from crc32c import crc32c as _c_package
 except ImportError:
@@ -47,14 +47,14 @@ def require_native(needed_by: str) -> None:
         raise ConfigError(f"{needed_by} needs the package crc32c: pip install 'zkgroup[broker]'")
 
 
-def crc32c(data: Buffer, crc: int = 0) -> int:
-    """The checksum of bytes; with `crc`, that of what came before, of both together."""
-    return python_crc32c(data, crc) if _native is None else _native(data, crc)
+def crc32c(data: Buffer) -> int:
+    """The checksum of bytes."""
+    return python_crc32c(data) if _native is None else _native(data)
 
 
-def python_crc32c(data: Buffer, crc: int = 0) -> int:
+def python_crc32c(data: Buffer) -> int:
     """Computes `crc32c` without the C package."""
-    state = crc ^ _ALL
+    state = _ALL
     for at in range(0, len(data), BLOCK_BYTES):
         state = _block(state, data[at : at + BLOCK_BYTES] if len(data) > BLOCK_BYTES else data)
     return state ^ _ALL

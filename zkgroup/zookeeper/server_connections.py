@@ -16,6 +16,7 @@ from typing import Any
 from zkgroup.zookeeper.four_letter_words import ADMIN_PORT, ask_admin_server, send_word, server_name, why
 
 _LINE = re.compile(r"\s*/?(?P<client>\S+?)\[\d+\]\((?P<fields>.*)\)\s*")
+_TIMEOUT_S = 3.0
 _BYTES_MAX = 64 << 20
 """Of an answer: a line of `cons` has some 200 bytes."""
 
@@ -51,7 +52,7 @@ class ServerConnections:
 
 
 def read_connections(
-    host: str, port: int, *, admin_port: int | None = ADMIN_PORT, words: bool = True, timeout_s: float = 3.0
+    host: str, port: int, *, admin_port: int | None = ADMIN_PORT, words: bool = True
 ) -> ServerConnections:
     """The clients of one server. Never raises: see `reason`.
 
@@ -65,13 +66,13 @@ def read_connections(
         reasons.append("four-letter words are not sent to a port that speaks TLS")
     else:
         try:
-            answer = send_word(host, port, "cons", timeout_s, most=_BYTES_MAX)
+            answer = send_word(host, port, "cons", _TIMEOUT_S, most=_BYTES_MAX)
             return ServerConnections(server=server, connections=read_cons(server, answer))
         except (OSError, ValueError) as error:
             reasons.append(f"cons: {why(error)}")
     if admin_port is not None:
         try:
-            found = ask_admin_server(host, admin_port, "connections", timeout_s, most=_BYTES_MAX)
+            found = ask_admin_server(host, admin_port, "connections", _TIMEOUT_S, most=_BYTES_MAX)
             return ServerConnections(server=server, connections=read_admin_connections(server, found))
         except (OSError, ValueError, http.client.HTTPException) as error:
             reasons.append(f"AdminServer at port {admin_port}: {why(error)}")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.worlds.memory_groups import OURS, MemoryGroups
 from tests.worlds.stores import RecordedStore
+from zkgroup.assignment import assign
 from zkgroup.assignment.strategies import inputs_digest, result_digest
 from zkgroup.errors import NotFoundError
 from zkgroup.groups.descriptions import GroupState, Problem, ProblemKind
@@ -275,9 +276,10 @@ def test_round_robin_of_jvm_members_is_inferred_from_what_they_own(world: Memory
     for name in ("a", "b"):
         world.member("g", name, {"orders": 1, "page-views": 1}, {})
     snapshot = read_snapshot(world.ensemble, "g")
-    planned = expected_ownership(snapshot, "roundrobin").owners
-    assert planned is not None
-    assert planned != expected_ownership(snapshot).owners
+    by_range = expected_ownership(snapshot)
+    partitions = {topic: snapshot.partitions(topic) for topic in by_range.topics}
+    planned = assign("roundrobin", by_range.members, partitions).owners
+    assert planned != by_range.owners
     for tp, thread in planned.items():
         world.own("g", tp.topic, tp.partition, thread)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.record._crc32c import crc as crc_of_kafka_python
 
 from zkgroup.wire.crc32c import BLOCK_BYTES, FOLDS, SHORT_BYTES, crc32c, python_crc32c
@@ -36,13 +34,6 @@ def test_every_length_as_another_implementation() -> None:
 
     for length in (*range(200), *folded, BLOCK_BYTES, BLOCK_BYTES + 1):
         assert (length, python_crc32c(data[:length])) == (length, crc_of_kafka_python(data[:length]))
-
-
-@given(st.binary(max_size=400), st.integers(0, 400))
-def test_in_two_parts(data: bytes, at: int) -> None:
-    """The checksum of the first part, handed on to the second, is that of both."""
-    assert python_crc32c(data[at:], python_crc32c(data[:at])) == python_crc32c(data) == crc32c(data)
-    assert crc32c(data[at:], crc32c(data[:at])) == crc32c(data)
 
 
 def test_blocks_can_be_folded() -> None:

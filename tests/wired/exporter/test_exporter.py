@@ -195,7 +195,7 @@ def test_one_group_is_shown_whole() -> None:
     world.member("g", "m", {"orders": 1})
     world.own_as_planned("g")
     with exporting(opening(world.server)) as exporter:
-        assert exporter.wait_for_reads(1, PATIENCE_S)
+        eventually(lambda: exporter.reading)
         status, body = get(exporter, "/api/snapshot?group=g")
         missing, error = get(exporter, "/api/snapshot?group=other")
     document = json.loads(body)
@@ -265,7 +265,7 @@ def test_a_closed_cluster_tells_what_the_user_may_know(
         exporting(connect) as exporter,
         Admin(client=cluster.zookeeper.client("admin"), undo_folder=tmp_path) as admin,
     ):
-        assert exporter.wait_for_reads(1, PATIENCE_S)
+        eventually(lambda: exporter.reading)
         assert {reason.partition("its broker")[0] for reason in unknown(exporter)} == {
             "log ends of 1 partition, orders-0: not authorized: ",
             "what the coordinator of k reports is not known: not authorized: ",
@@ -278,7 +278,7 @@ def test_a_closed_cluster_tells_what_the_user_may_know(
         assert (found[lag], found[members]) == (0, 1)
     assert found["zkgroup_certificate_expiry_timestamp_seconds", ("broker 1",)] > time.time()
     with exporting(lambda: connect("guessed")) as exporter:
-        assert exporter.wait_for_reads(1, PATIENCE_S)
+        eventually(lambda: exporter.reading)
         found = metrics(exporter)
         assert ["ada" in reason for reason in unknown(exporter)] == [True, True]
     consumer.close()
