@@ -207,7 +207,8 @@ class Fetcher:
         try:
             again_ms = self._fetch(self._fetch_buffer.order())
         except (SourceUnavailableError, StoreUnavailableError) as error:  # which `Cluster` raises
-            log.warning("%s; trying again in %g s", error, self._pause_s)
+            if self._fetch_buffer.order().positions:
+                log.warning("%s; trying again in %g s", error, self._pause_s)
             self._backoff_until_ms = after(self._clock, self._pause_s)
             self._pause_s = min(2 * self._pause_s, UNAVAILABLE_PAUSE_MAX_S)
             return self._backoff_until_ms
@@ -260,7 +261,8 @@ class Fetcher:
                 reasons.setdefault(topic_partition, bounds or "no reply in time")
         self._fetch_buffer.resolved(order, starts)
         pause_s = self._starts.tried(asked, reasons, self._clock.now_ms())
-        if reasons:
+        waiting = self._fetch_buffer.order().unresolved  # what has been revoked meanwhile is no loss
+        if reasons := {tp: reason for tp, reason in reasons.items() if tp in waiting}:
             topic_partition, reason = next(iter(reasons.items()))
             more = f", and of {len(reasons) - 1} more" if len(reasons) > 1 else ""
             message = "the start offset of %s%s is unknown: %s; trying again in %g s"

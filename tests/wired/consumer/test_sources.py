@@ -265,6 +265,28 @@ def test_a_programming_error_in_a_source_keeps_its_cause(api: Api, world: Member
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
 
 
+def test_an_answer_after_the_end_is_no_warning(
+    api: Api, world: MemberWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Past bug: what a source could not ask the closed client was logged, with "trying again"."""
+    asked, released = threading.Event(), threading.Event()
+
+    class Away(MemorySource):
+        def wake(self) -> None:
+            if asked.is_set() and not world.owners():
+                released.set()
+
+        def bounds(self, topic_partition: TopicPartition) -> Bounds:
+            asked.set()
+            happened(released)
+            raise StoreUnavailableError("the client was closed")
+
+    with api.consumer(client=world.client("a"), source=Away()):
+        happened(asked)
+
+    assert "trying again" not in caplog.text
+
+
 def test_close_does_not_wait_for_a_hanging_source(api: Api, world: MemberWorld) -> None:
     """A source that does not come back keeps its thread, not the consumer."""
     release = threading.Event()
