@@ -268,6 +268,8 @@ class Releases:
         """Handles a refusal. A handover that was refused at the topics or the assignment becomes a
         release."""
         owned = self._context.owned
+        if refused.path == self._paths.own:
+            return  # the registration is gone, which ends everything
         if refused.path == self._paths.owners_root:
             self._unknown_outcomes.difference_update(tp for tp, _ in packet)
             self._snapshot.freeze.refused()

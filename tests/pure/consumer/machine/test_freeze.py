@@ -17,6 +17,7 @@ from tests.worlds.stepped_group import (
     packets,
     reads,
     tp,
+    writes_to,
 )
 from zkgroup.admin.freezes import freeze_operations
 from zkgroup.consumer.machine.events import CloseRequested, HandBackRequested
@@ -249,3 +250,25 @@ def test_a_freeze_costs_no_packet_to_join_or_to_claim(is_frozen_before: bool) ->
     assert [o for o in claim if isinstance(o, Check) and o.path == owners_path(GROUP)] == [
         Check(owners_path(GROUP), int(is_frozen_before))
     ]
+
+
+def test_a_registration_that_goes_while_a_freeze_refuses_releases_is_a_loss_and_nothing_else() -> None:
+    """Past bug: of two packets one was refused at the freeze, the next at the registration: a crash."""
+    stage = SteppedGroup(topics={"t": 4})
+    a = stage.join("a", request_bytes_max=300)
+    releases: list[Request] = []
+
+    def is_second(request: Request) -> bool:
+        if writes_to("/owners/", Delete)(request):
+            releases.append(request)
+        return len(releases) == 2
+
+    def freezes() -> None:
+        stage.foreign_write(SetData(owners_path(GROUP), b"", -1))
+
+    stage.when("client-a", writes_to("/owners/", Delete), freezes)
+    stage.when("client-a", is_second, lambda: stage.server.remove(Registration.path(GROUP, "g_a")))
+    b = stage.join("b", run_ms=5000)
+
+    assert len(stage.notes("registered", "a")) == 2
+    assert (owned(a), owned(b)) == ([0, 1], [2, 3])
