@@ -62,8 +62,11 @@ class GroupFreezes:
         frozen, context = slot.frozen[group], self._core.context
         path, data = frozen.marker.path, frozen.marker.data or b""
         answer = yield from write([slot.check, SetData(path, data, -1)], {slot.path})
-        if slot.is_closed or not isinstance(answer, MultiDone):
-            return  # deleted by hand: the next load finds it so
+        if slot.is_closed:
+            return
+        if not isinstance(answer, MultiDone):  # deleted by hand, or by a write whose answer was lost
+            self._core.lost(slot, f"the freeze of {group} is gone")
+            return
         stat = answer.stats[1]
         assert stat is not None
         left_ms = frozen.freeze.until_ms(stat) - stat.mtime

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.worlds.stepped_stores import GROUP, SteppedStores, StoreNode, led
-from zkgroup.model.requests import Create, Delete, SetData
+from zkgroup.model.requests import Create, Delete, Multi, SetData
+from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.coordinated_groups import SlotOwner
 from zkgroup.znodes.group_records import Freeze
 
@@ -72,3 +75,16 @@ def test_a_marker_that_cannot_be_read_holds_until_it_is_deleted() -> None:
 
     assert node.loaded[GROUP].is_frozen
     assert len(node.notes("freeze.unreadable")) == 1
+
+
+@pytest.mark.parametrize("fault", ["lost_reply", "lost_request"])
+def test_an_end_without_an_answer_is_an_end(fault: Fault) -> None:
+    """Past bug: where the marker was deleted and the answer lost, the group stayed frozen for ever."""
+    world, node = frozen()
+    world.clock.advance(FOR_MS)
+    world.until_asks(node, Multi, "Delete")
+    world.lose(node, fault)
+    world.advance(10_000)
+
+    assert world.server.find(Freeze.path(GROUP)) is None
+    assert not node.loaded[GROUP].is_frozen
