@@ -194,7 +194,7 @@ class SlotLoader:
             if isinstance(header, Code) or isinstance(below, Code):
                 self._core.context.note("group.unreadable", path=GroupHeader.path(slot.number, name))
             elif header is not None:
-                found.append(ReadGroup(name, header, below or (), marker is not None, _znode(freeze)))
+                found.append(ReadGroup(name, header, below or (), marker is not None, freeze))
         return found
 
     def _take(self, slot: LedSlot, groups: Sequence[ReadGroup]) -> Procedure[list[GroupRecord]]:
@@ -224,8 +224,12 @@ class SlotLoader:
         yield from self._write_all(slot, clean_up)
         return records
 
-    def _freeze(self, slot: LedSlot, group: str, marker: Znode) -> None:
+    def _freeze(self, slot: LedSlot, group: str, marker: Znode | Code) -> None:
         """Keeps the freeze of a group; one that cannot be read stands until an operator deletes it."""
+        if isinstance(marker, Code):
+            detail, path = f"it may not be read: {marker.value}", Freeze.path(group)
+            self._core.context.note("freeze.unreadable", group=group, path=path, detail=detail)
+            return
         try:
             slot.frozen[group] = FrozenGroup(Freeze.decode(marker.path, marker.data), marker)
         except CorruptZnodeError as error:
@@ -326,7 +330,8 @@ class ReadGroup:
     header: Znode
     children: tuple[str, ...]
     has_marker: bool
-    freeze: Znode | None = None
+    freeze: Znode | Code | None = None
+    """The marker of a freeze; a code in place of one that an ACL hides."""
     corrupt: CorruptZnodeError | None = None
     """The reason why the group starts anew."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.acls import READ_ONLY
+from tests.worlds.acls import READ_ONLY, UNREADABLE
 from tests.worlds.stepped_stores import GROUP, SteppedStores, StoreNode, led
 from zkgroup.model.requests import Create, Delete, Multi, SetData
 from zkgroup.testing.memory_zookeeper import Fault
@@ -68,11 +68,18 @@ def test_a_new_leader_keeps_the_freeze() -> None:
     assert not successor.loaded[GROUP].is_frozen
 
 
-def test_a_marker_that_cannot_be_read_holds_until_it_is_deleted() -> None:
-    """Nobody knows its end."""
+@pytest.mark.parametrize("why", ["corrupt", "hidden"])
+def test_a_marker_that_cannot_be_read_holds_until_it_is_deleted(why: str) -> None:
+    """Nobody knows its end. Past bug: one that an ACL hides was taken for none."""
     world, node = led()
     world.stable(node)
-    _set_slot(world, Create(Freeze.path(GROUP), b"?"))
+    if why == "corrupt":
+        _set_slot(world, Create(Freeze.path(GROUP), b"?"))
+    else:
+        freeze(world)
+        world.server.set_acl(Freeze.path(GROUP), UNREADABLE)
+        node = world.node(2)
+        world.move(node)
     world.advance(10 * FOR_MS)
 
     assert node.loaded[GROUP].is_frozen
