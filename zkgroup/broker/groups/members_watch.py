@@ -37,10 +37,9 @@ class MembersWatch:
 
     def watch_slot(self, slot: LedSlot) -> None:
         """Watches the groups of a slot: it is loaded, or the connection is new."""
-        groups = [group for group in slot.groups.values() if group.has_members]
-        for group in groups:
-            group.watches_members = True
-        self._start(slot, groups, slot)
+        for group in slot.groups.values():
+            group.watches_members = group.has_members  # those of an earlier connection are gone
+        self._start(slot, [group for group in slot.groups.values() if group.watches_members], slot)
 
     def watch(self, slot: LedSlot, group: StoredGroup) -> None:
         """Watches a group that has got the marker, and is not watched."""

@@ -195,6 +195,22 @@ def test_members_give_way_to_consumers_that_register_without_the_marker(how: str
     assert node.emitted(MarkerLost) == [MarkerLost(GROUP)]
 
 
+def test_a_group_that_was_empty_when_the_connection_broke_is_watched_again() -> None:
+    """Past bug: its watch was taken for armed, and consumers were never noticed."""
+    world, node = led()
+    world.stable(node)
+    world.store(node, record(generation=2, members=[]))
+    world.run()
+    world.server.cut("n1")
+    world.run()
+    world.stable(node, generation=101)
+    world.server.remove(ProtocolMarker.path(GROUP))
+    world.zookeeper_member()
+    world.run()
+
+    assert node.emitted(MarkerLost) == [MarkerLost(GROUP)]
+
+
 def test_members_stay_beside_consumers_that_do_not_know_the_marker() -> None:
     """Those of Kafka 0.8 are reported: as long as the marker is there, nobody has asked the members to go."""
     world, node = led()
