@@ -191,13 +191,16 @@ class RetentionReads:
         return requested
 
     def _watch(self, slot: LedSlot, topics: Sequence[str]) -> Procedure[None]:
-        slot.watched_deletions.update(topics)
         watches = [Watch(partial(self._deletion_over, slot, {each})) for each in topics]
         outcomes = yield from ask(
             *(
                 Query(Exists(TopicDeletion.path(each), watch=True), watch)
                 for each, watch in zip(topics, watches, strict=True)
             )
+        )
+        # Without an answer no watch is armed; one that fired meanwhile is not any more.
+        slot.watched_deletions.update(
+            topic for topic, watch in zip(topics, watches, strict=True) if not watch.fired
         )
         for watch, outcome in zip(watches, outcomes, strict=True):
             if exists_done(outcome) is None:
