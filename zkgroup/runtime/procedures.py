@@ -124,18 +124,20 @@ def _is_denied(outcome: Outcome) -> bool:
     return isinstance(outcome, Refused) and outcome.code is Code.NO_AUTH
 
 
-def run_pipelined(steps: Iterable[PipelinedStep]) -> Procedure[None]:
+def run_pipelined(steps: Iterable[PipelinedStep], *, allows_denials: bool = False) -> Procedure[None]:
     """Sends all queries at once and handles each outcome as soon as it arrives.
 
     The steps that follow from an outcome are sent at once. Raises as `ask`; later outcomes are ignored then.
+    With `allows_denials` a step takes `Refused` for a request that an ACL forbids, as of `ask_allowed`.
     """
     asked: deque[PipelinedStep] = deque()
     more = tuple(steps)
     while asked or more:
         asked.extend(more)
         outcomes = yield Pipelined([step.query for step in more])
-        _require_answers(outcomes)
         (outcome,) = outcomes
+        if not (allows_denials and _is_denied(outcome)):
+            _require_answers(outcomes)
         more = tuple(asked.popleft().then(outcome))
 
 

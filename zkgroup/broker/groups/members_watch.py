@@ -16,7 +16,7 @@ from typing import Final
 from zkgroup.broker.groups.led_slots import LedSlot, StoreCore, StoredGroup
 from zkgroup.broker.groups.store_events import ZooKeeperMembersNoticed
 from zkgroup.coordinator.events import MarkerLost
-from zkgroup.model.requests import Exists, ExistsDone, ListChildren, Outcome
+from zkgroup.model.requests import Exists, ExistsDone, ListChildren, Outcome, Refused
 from zkgroup.runtime.events import Watch
 from zkgroup.runtime.machine import Job
 from zkgroup.runtime.procedures import PipelinedStep, Procedure, Query, list_done, run_pipelined
@@ -64,7 +64,7 @@ class MembersWatch:
             self._core.run(("members", key), job)
 
     def _list(self, slot: LedSlot, groups: Iterable[StoredGroup]) -> Procedure[None]:
-        yield from run_pipelined([self._step(slot, group) for group in groups])
+        yield from run_pipelined([self._step(slot, group) for group in groups], allows_denials=True)
 
     def _step(self, slot: LedSlot, group: StoredGroup) -> PipelinedStep:
         watches = group.watches_members
@@ -73,6 +73,10 @@ class MembersWatch:
         return PipelinedStep(Query(request, watch), partial(self._listed, slot, group))
 
     def _listed(self, slot: LedSlot, group: StoredGroup, outcome: Outcome) -> Iterator[PipelinedStep]:
+        if isinstance(outcome, Refused):  # an ACL hides the consumers of this group, not of the others
+            group.watches_members = False
+            self._core.context.note("group.unreadable", path=outcome.path)
+            return
         listed = list_done(outcome)
         members = tuple(sorted(listed.children))
         if listed.stat is None and group.watches_members:
