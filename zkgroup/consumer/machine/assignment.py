@@ -103,25 +103,27 @@ class AssignmentComputer:
         if self._context.config.settings.rebalance_moves_max is not None:
             self.steps.forget()
 
-    def make(self) -> Procedure[None]:
-        """Computes the assignment from the newest snapshot and applies it, unless it is outdated."""
+    def make(self) -> Procedure[bool]:
+        """Computes the assignment from the newest snapshot and applies it. False if it could not: the
+        snapshot is outdated, or there is no broker."""
         context, snapshot = self._context, self._snapshot.newest
         assert snapshot is not None
         if snapshot.frozen is not None and not snapshot.frozen.allows_takeover:
             self._keep()
-            return
+            return True
         if not snapshot.has_brokers:
             if not self.is_waiting_for_brokers:
                 context.note("waiting_for_brokers")
             self.is_waiting_for_brokers, context.reason = True, "waiting_for_brokers"
             self.steps.forget()
             self._snapshot.is_new = self.is_outdated = False  # a broker makes a new snapshot, and that a plan
-            return
+            return False
         self.is_waiting_for_brokers = False
         planned = yield from self._planned(snapshot)
         if planned is not None:
             self._snapshot.is_new = self.is_outdated = self._has_read_topics_again = False
             self._take_over(snapshot, planned)
+        return planned is not None
 
     def _keep(self) -> None:
         """Keeps the assignment that the member carries out: the group is frozen."""

@@ -303,12 +303,12 @@ class Scheduler(ProcedureLoop[Effect]):
     def _plan(self) -> Procedure[None]:
         """Computes the assignment, and revokes partitions that are no longer assigned."""
         p = self._components
-        yield from p.assignments.make()
+        is_applied = yield from p.assignments.make()
         p.history.planned()
         if self._components.context.is_leaving:  # the leave began while the assignment znode was written
             p.context.owned.assign({})
             return
-        if p.snapshot.is_new or p.assignments.is_waiting_for_brokers:
+        if not is_applied:
             return
         p.new_owner.assigned()
         self._revoke(p.old_owner.keep(p.context.owned.to_revoke()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.worlds.stepped_group import GROUP, SteppedGroup, effects_of, is_stable, owned
@@ -46,6 +48,21 @@ def test_the_bound_ends_the_wait() -> None:
 
     stage.run(1500)
     assert (owned(first), owned(second)) == ([0, 1], [2, 3])
+
+
+@pytest.mark.parametrize("limit", [None, 8])
+def test_the_bound_does_not_begin_again_when_the_group_changes(limit: int | None) -> None:
+    """Past bug: it did where another member was the first to write each assignment in steps."""
+    stage = SteppedGroup({"t": 8, "u": 1})
+    settings = _settings(partition_assignment_strategy="sticky", rebalance_moves_max=limit)
+    first = stage.join("a", settings=replace(settings, settle_ms=300))
+    stage.never_ready.add("b")
+    second = stage.join("b", settings=settings, prepares=True, run_ms=2000)
+    for name in "cde":
+        assert owned(first) == list(range(8))
+        stage.join(name, {"u": 1}, settings=settings, run_ms=1400)
+
+    assert (owned(first), owned(second)) == ([0, 1, 2, 3], [4, 5, 6, 7])
 
 
 def test_a_bound_that_passes_after_the_session_is_forgotten() -> None:
