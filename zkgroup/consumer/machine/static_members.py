@@ -220,10 +220,14 @@ class AwayMembers:
         self.is_due = False
         self._set_timer()
 
-    def _clear(self, own: Znode) -> Procedure[None]:
-        """Gives up what this member kept when it was static; after a refusal the next pass tries again."""
-        change = SetData(own.path, StaticMember.NOTHING, own.stat.version)
-        yield from write([guard(self._paths), change], (self._paths.own,))
+    def _clear(self, own: Znode | None) -> Procedure[None]:
+        """Gives up what this member kept when it was static. Another one may mark the absence meanwhile."""
+        while own is not None and own.data != StaticMember.NOTHING:
+            change = SetData(own.path, StaticMember.NOTHING, own.stat.version)
+            answer = yield from write([guard(self._paths), change], (self._paths.own,))
+            if isinstance(answer, MultiDone):
+                break
+            ((own,),) = yield from read_many([own.path])
         self._left_over = None
 
     def _mark(self, name: str) -> Procedure[None]:

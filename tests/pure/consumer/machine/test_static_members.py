@@ -297,6 +297,21 @@ def test_a_member_that_is_static_no_more_gives_up_what_it_kept() -> None:
     assert until(stage, lambda: len(stage.owners()) == 6) < 1000
 
 
+def test_what_it_kept_is_given_up_although_its_absence_is_marked_meanwhile() -> None:
+    """Past bug: another one's mark came late and refused it, and nothing tried it again."""
+    stage = group("a", "b")
+    close(stage, "b", leave=False)
+    path = StaticMember.path(GROUP, f"{GROUP}_b")
+    kept = entry(stage, "b")
+    assert kept is not None
+    mark = SetData(path, StaticMember(kept.registration, is_away=True).encode(), -1)
+    stage.when("again", writes_to("/static/"), lambda: stage.foreign_write(mark))
+    member = stage.join("b", settings=GroupSettings(consumer_id="b"), client="again")
+    until(stage, lambda: is_stable(member))
+    stage.run(1000)
+    assert entry(stage, "b") is None
+
+
 def test_a_refused_entry_is_read_again() -> None:
     """Another client has set it: registration, replacement and leave take its new version."""
     stage = group("a", "b")
