@@ -172,6 +172,8 @@ class GroupMetadata:
         """True if ZooKeeper says that the group's members are the coordinator's."""
         self.is_frozen = False
         """True if its generation is kept while it is stable, until its slot is loaded again (recipes 26)."""
+        self.left_frozen: list[MemberMetadata] = []
+        """Members of the generation that have left or expired since it was frozen: they stay stored."""
         self.reservation: int | None = None
         """The write in flight that reserves generations or sets the marker."""
         self.assignment_write: int | None = None
@@ -228,6 +230,8 @@ class GroupMetadata:
             del self.static_members[member.group_instance_id]
         self._count_protocols(member, -1)
         self.pending_sync.discard(member.member_id)
+        if self.is_frozen and not member.is_new:
+            self.left_frozen.append(member)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 

@@ -36,7 +36,13 @@ class GroupRecord:
 
 
 def group_record(group: GroupMetadata, assignments: Mapping[str, bytes], now_ms: int) -> GroupRecord:
-    """The group as it is to be stored, with more generations reserved if few are left."""
+    """The group as it is to be stored, with more generations reserved if few are left.
+
+    Who has left a frozen group stays in it: it expires when the freeze is over, and that is the rebalance.
+    """
+    members = [*group.members.values()]
+    if group.is_frozen:
+        members = [*(each for each in members if not each.is_new), *group.left_frozen]
     return GroupRecord(
         group_id=group.group_id,
         generation=group.generation,
@@ -55,10 +61,9 @@ def group_record(group: GroupMetadata, assignments: Mapping[str, bytes], now_ms:
                 session_timeout_ms=member.session_timeout_ms,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 protocols=member.protocols,
-                assignment=assignments[member.member_id],
+                assignment=assignments.get(member.member_id, member.assignment),
             )
-            for member in group.members.values()
-            if not (group.is_frozen and member.is_new)  # it is in no generation
+            for member in members
         ),
     )
 

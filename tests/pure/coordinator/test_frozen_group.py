@@ -73,6 +73,29 @@ def test_a_static_member_that_comes_back_is_stored_without_those_that_wait() -> 
     assert [each.group_instance_id for each in written.record.members] == ["m1", "m2"]
 
 
+def test_a_static_member_that_comes_back_is_stored_with_those_that_have_left() -> None:
+    """Past bug: without them nobody expired when the freeze was over, and nobody got their partitions."""
+    m1, m2 = STORED.members
+    coordinator = Coordinator()
+    coordinator.load(
+        replace(STORED, members=(m1, replace(m2, group_instance_id="m2")), is_frozen=True), epoch=1
+    )
+    coordinator.leave("m1")
+    back = coordinator.joined(coordinator.send_join(instance="m2"))
+    (written,) = coordinator.written
+    assert isinstance(written, WriteGroup)
+    assert {each.member_id: each.assignment for each in written.record.members} == {
+        back.member_id: b"m2",
+        "m1": b"m1",
+    }
+
+    coordinator.load(written.record, epoch=2)
+    for _ in range(3):
+        coordinator.advance(TIMEOUT_MS // 2)
+        beat = coordinator.beat(back.member_id, 3)
+    assert beat is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_new_member_is_not_taken_for_one_of_the_generation(coordinator: Coordinator) -> None:
     """It waits for as long as Kafka lets a new member wait, also if its client asks again."""
     first = coordinator.send_join(protocols=RANGE)
