@@ -50,7 +50,15 @@ from zkgroup.model.requests import (
     Read,
     SetData,
 )
-from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, require_answers, write
+from zkgroup.runtime.procedures import (
+    ConnectionLossError,
+    Procedure,
+    Query,
+    ask,
+    read_done,
+    require_answers,
+    write,
+)
 from zkgroup.znodes.consumers import views_path
 from zkgroup.znodes.group_records import StoredAssignment, View
 from zkgroup.znodes.ids import split_thread_id, thread_id
@@ -368,8 +376,13 @@ class ViewPublisher:
     def remove(self) -> Procedure[None]:
         """Deletes the view, before a member that shares its client leaves."""
         version, self._version = self._version, None
-        if version is not None:
+        if version is None:
+            return
+        try:
             yield from write([guard(self._paths), Delete(self._paths.view, version)], (self._paths.own,))
+        except ConnectionLossError:
+            self._version = version  # the leave is tried again
+            raise
 
     def _read_version(self) -> Procedure[None]:
         (outcome,) = yield from ask(Query(Read(self._paths.view)))

@@ -25,7 +25,7 @@ from zkgroup.errors import CorruptZnodeError
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, CreateMissing, Delete, Exists, MultiDone, Operation, Read, SetData
 from zkgroup.runtime.events import Watch
-from zkgroup.runtime.procedures import Procedure, Query, ask, read_done, read_many, write
+from zkgroup.runtime.procedures import ConnectionLossError, Procedure, Query, ask, read_done, read_many, write
 from zkgroup.znodes.group_records import PreparedPartitions
 from zkgroup.znodes.ids import split_thread_id
 
@@ -129,9 +129,14 @@ class NewOwner:
     def remove(self) -> Procedure[None]:
         """Deletes the znode, before a member that shares its client leaves."""
         version, self._version = self._version, None
-        if version is not None:
+        if version is None:
+            return
+        try:
             change = Delete(self._paths.prepared, version)
             yield from write([guard(self._paths), change], (self._paths.own,))
+        except ConnectionLossError:
+            self._version = version  # the leave is tried again
+            raise
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.worlds.stepped_group import (
     GROUP,
     Member,
@@ -16,6 +18,7 @@ from zkgroup.consumer.machine import events as ev
 from zkgroup.consumer.machine.events import EndOverdue, Finish, FinishCommit, MemberState, Revoke
 from zkgroup.errors import NotOwnerError
 from zkgroup.model.requests import Create, Delete
+from zkgroup.testing.memory_zookeeper import Fault
 from zkgroup.znodes.consumers import Registration
 
 
@@ -62,6 +65,23 @@ def test_shared_client_releases_everything_then_its_registration() -> None:
     assert sorted(h.partition for h in second.machine.grants()) == [0, 1, 2, 3]
     assert first.finished is not None
     assert first.finished.close_session is False
+
+
+@pytest.mark.parametrize("kind", ["views", "prepared"])
+@pytest.mark.parametrize("fault", ["lost_request", "lost_reply"])
+def test_shared_client_keeps_nothing_of_a_member_whose_leave_is_tried_again(kind: str, fault: Fault) -> None:
+    """Past bug: a delete without an answer was not sent again, and the session kept the znode."""
+    stage = SteppedGroup()
+    stage.join("a", client="one")
+    member = stage.join("b", client="shared", prepares=True, run_ms=10_000)
+    stage.join("c", client="shared")
+    assert stage.server.find(f"/consumers/{GROUP}/{kind}/g_b")
+    stage.when("shared", writes_to(f"/{kind}/g_b", Delete), fault=fault)
+    member.post(ev.CloseRequested(False, stage.clock.now_ms() + 5000))
+    stage.run(5000)
+
+    assert member.finished == Finish(False, None)
+    assert not stage.server.find(f"/consumers/{GROUP}/{kind}/g_b")
 
 
 def test_close_of_a_member_that_never_connected_ends_at_once() -> None:
