@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.acls import UNREADABLE
 from tests.worlds.stepped_stores import GROUP, P0, SteppedStores, StoreNode, led, member, record
 from zkgroup.broker.groups.store_events import SlotResigned, ZooKeeperMembersNoticed
 from zkgroup.coordinator.events import GroupWritten, MarkerLost, OffsetsWritten, WriteOutcome
@@ -194,37 +193,6 @@ def test_members_give_way_to_consumers_that_register_without_the_marker(how: str
     world.zookeeper_member(name="c2")
     world.run()
     assert node.emitted(MarkerLost) == [MarkerLost(GROUP)]
-
-
-def test_a_group_that_was_empty_when_the_connection_broke_is_watched_again() -> None:
-    """Past bug: its watch was taken for armed, and consumers were never noticed."""
-    world, node = led()
-    world.stable(node)
-    world.store(node, record(generation=2, members=[]))
-    world.run()
-    world.server.cut("n1")
-    world.run()
-    world.stable(node, generation=101)
-    world.server.remove(ProtocolMarker.path(GROUP))
-    world.zookeeper_member()
-    world.run()
-
-    assert node.emitted(MarkerLost) == [MarkerLost(GROUP)]
-
-
-def test_consumers_that_an_acl_hides_do_not_hide_those_of_other_groups() -> None:
-    """Past bug: the read of a slot's groups ended at the first one that was refused."""
-    world, node = led()
-    world.stable(node, "a")
-    world.stable(node, "b")
-    world.server.set_acl(ids_path("a"), UNREADABLE)
-    world.server.remove(ProtocolMarker.path("b"))
-    world.zookeeper_member("b")
-    successor = world.node(2)
-    world.move(successor)
-    world.run()
-
-    assert successor.emitted(MarkerLost) == [MarkerLost("b")]
 
 
 def test_members_stay_beside_consumers_that_do_not_know_the_marker() -> None:
