@@ -128,10 +128,12 @@ class AssignmentComputer:
             return False
         self.is_waiting_for_brokers = False
         planned = yield from self._planned(snapshot)
-        if planned is not None:
-            self._snapshot.is_new = self.is_outdated = self._has_read_topics_again = False
-            self._take_over(snapshot, planned)
-        return planned is not None
+        if planned is None:
+            self.is_outdated = True  # it is made after the next pass, even if that finds nothing new
+            return False
+        self._snapshot.is_new = self.is_outdated = self._has_read_topics_again = False
+        self._take_over(snapshot, planned)
+        return True
 
     def _keep(self) -> None:
         """Keeps the assignment that the member carries out: the group is frozen."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.worlds.stepped_group import GROUP, SteppedGroup, is_stable, owned, tp
+from tests.worlds.stepped_group import GROUP, SteppedGroup, claims, is_stable, owned, tp
 from zkgroup.assignment.steps import RebalanceStep, next_step
-from zkgroup.model import EvaluatedMember
-from zkgroup.model.requests import Read
+from zkgroup.model import EvaluatedMember, Whitelist
+from zkgroup.model.requests import Delete, ListChildren, Read
 from zkgroup.settings import GroupSettings
+from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.consumers import Registration
 from zkgroup.znodes.group_records import StoredAssignment
 
@@ -89,6 +92,30 @@ def test_a_step_that_is_computed_again_adds_no_move_to_those_under_way() -> None
         evaluated = [EvaluatedMember(name, {"t": 1}) for name in members]
         step = next_step("sticky", evaluated, {"t": range(6)}, step, {}, list(members), 1)
         assert len(step.moving) == 1
+
+
+def test_a_plan_for_a_topic_that_is_gone_again_is_written_anew() -> None:
+    """Past bug: who had read it without the topic kept what it had, and claimed without a check of the
+    plan."""
+    stage = SteppedGroup({"t1": 4})
+    slow = replace(_settings(8), settle_ms=400, verify_interval_ms=1000)
+    member = stage.join("a", Whitelist("t.*"), settings=slow)
+    stage.join("b", Whitelist("t.*"), settings=replace(slow, settle_ms=10), run_ms=6000)
+
+    def goes() -> None:
+        stage.server.remove(Topic.path("t2"))
+        stage.server.catch_up("client-a")
+        stage.server.suspend("client-b")
+
+    stage.when("client-a", lambda request: request == ListChildren(topics_path(), watch=True), goes)
+    stage.topic("t2", 2)
+    stage.run(1000)
+    assert {each.topic for each in _plan(stage).owners} == {"t1"}
+
+    stage.foreign_write(Delete(f"/consumers/{GROUP}/owners/t1/0", -1))
+    stage.run_until(lambda: len(claims(member)) > 1)
+    assert stage.registration("b") is not None
+    assert PLAN in {each.path for each in claims(member)[-1]}
 
 
 def test_what_a_dead_member_had_is_no_move() -> None:
