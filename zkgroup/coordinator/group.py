@@ -372,6 +372,7 @@ class GroupMetadata:
         """Begins the next generation: CompletingRebalance with members, Empty without."""
         self.generation = self.next_generation
         self.pending_sync.clear()
+        self.left_frozen.clear()
         self.protocol = self.select_protocol() if self.members else None
         self.transition_to(
             ConsumerGroupState.COMPLETING_REBALANCE if self.members else ConsumerGroupState.EMPTY, now_ms

@@ -96,6 +96,22 @@ def test_a_static_member_that_comes_back_is_stored_with_those_that_have_left() -
     assert beat is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_who_left_a_generation_is_not_in_the_next_one() -> None:
+    """A group that was empty when it was frozen rebalances until it is stable."""
+    coordinator = Coordinator()
+    coordinator.load(replace(STORED, members=(), is_frozen=True), epoch=1)
+    joins = [coordinator.send_join(), coordinator.send_join()]
+    coordinator.advance(SETTINGS.group_initial_rebalance_delay_ms)
+    stays, leaves = (coordinator.joined(number) for number in joins)
+    coordinator.leave(leaves.member_id)
+    again = coordinator.joined(coordinator.send_join(stays.member_id))
+    coordinator.send_sync(stays.member_id, again.generation, {stays.member_id: b"all"})
+
+    *_, written = coordinator.written
+    assert isinstance(written, WriteGroup)
+    assert [each.member_id for each in written.record.members] == [stays.member_id]
+
+
 def test_a_new_member_is_not_taken_for_one_of_the_generation(coordinator: Coordinator) -> None:
     """It waits for as long as Kafka lets a new member wait, also if its client asks again."""
     first = coordinator.send_join(protocols=RANGE)
