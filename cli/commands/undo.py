@@ -117,7 +117,7 @@ def undo(
         with connected() as ensemble:
             if not force:
                 check_untouched(ensemble, record)
-        _run(record.undo_command, consent)
+        _run(record, consent)
         return
     with connected() as ensemble:
         if record.group is None:
@@ -140,15 +140,16 @@ def _undo_znodes(ensemble: Ensemble, record: UndoRecord, consent: Consent, *, fo
         _restore(ensemble, output(), record, consent)
 
 
-def _run(arguments: Sequence[str], consent: Consent) -> None:
+def _run(record: UndoRecord, consent: Consent) -> None:
     """Runs the command that undoes it, as if typed: preview, question, record and exit code."""
-    arguments = [*arguments, *(["--execute"] if consent.execute else []), *(["--yes"] if consent.yes else [])]
+    options = [*(["--execute"] if consent.execute else []), *(["--yes"] if consent.yes else [])]
+    arguments = record.typed_undo_command(*options)
     echo_err(f"this runs: {command_text(*arguments)}")
-    ctx, options = click.get_current_context(), shared()
+    ctx, common = click.get_current_context(), shared()
     root = ctx.find_root().command
-    more = ["--format", options.format] if options.format else []
-    more += [] if options.connect_timeout is None else ["--connect-timeout", f"{options.connect_timeout}ms"]
-    typed = [*options.connection_arguments(), *more, *(["-v"] * options.verbose), *arguments]
+    more = ["--format", common.format] if common.format else []
+    more += [] if common.connect_timeout is None else ["--connect-timeout", f"{common.connect_timeout}ms"]
+    typed = [*common.connection_arguments(), *more, *(["-v"] * common.verbose), *arguments]
     with root.make_context(ctx.find_root().info_name, typed) as inner:
         code: Any = root.invoke(inner)
     ctx.exit(code if isinstance(code, int) else 0)

@@ -221,7 +221,7 @@ class AdminChange(Generic[PlanT, WrittenT, OutcomeT]):
         except ConfigError as error:
             if self.undo_is_required:
                 raise
-            words = recorder.text([*record.undo_command, "--execute"])
+            words = recorder.text(record.typed_undo_command("--execute"))
             recorder.report(f"note: no record of this is kept ({error.__cause__}); to undo: {words}")
             return None
         return record

@@ -102,13 +102,22 @@ class UndoRecord:
     def _paths(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(path for path, _ in (*self.znodes, *self.left)))
 
+    def typed_undo_command(self, *options: str) -> list[str]:
+        """The words of `undo_command` with these options; no name that begins with `-` is taken for one."""
+        match self.undo_command:
+            case ("group", "rename" | "unfreeze", *names) | ("topic", "delete", *names) if any(
+                name.startswith("-") for name in names
+            ):
+                return [*self.undo_command[:2], *options, "--", *names]
+        return [*self.undo_command, *options]
+
     @property
     def summary(self) -> str:
         """The effect of the undo, or the reason why there is none, in a few words."""
         if self.no_undo is not None:
             return self.no_undo
         if self.undo_command:
-            return shlex.join(["zkgroup", *self.undo_command])
+            return shlex.join(["zkgroup", *self.typed_undo_command()])
         if self.user is not None:
             return f"credentials of {self.user}"
         if self.is_of_acls:

@@ -83,12 +83,20 @@ def test_a_record_reads_back_as_it_was_saved(tmp_path: Path) -> None:
         ({"znodes": (("/a", None), ("/b", None))}, "2 znodes from /a"),
         ({}, "0 znodes"),
         ({"undo_command": ("config", "alter", "--set", "a=b c")}, "zkgroup config alter --set 'a=b c'"),
+        ({"undo_command": ("group", "rename", "-b", "a")}, "zkgroup group rename -- -b a"),
         ({"undo_command": ("x",), "no_undo": "brokers drop the records"}, "brokers drop the records"),
     ],
 )
 def test_a_record_says_what_going_back_does(fields: dict[str, object], summary: str) -> None:
     """In a few words, for the list; or why there is no way."""
     assert _record(**fields).summary == summary
+
+
+def test_a_name_that_begins_with_a_dash_stands_behind_the_options() -> None:
+    """Click takes it for an option else, and the change cannot be undone."""
+    record = _record(undo_command=("topic", "delete", "-t"))
+
+    assert record.typed_undo_command("--execute") == ["topic", "delete", "--execute", "--", "-t"]
 
 
 @pytest.mark.parametrize(
