@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -34,7 +33,7 @@ from zkgroup.groups.descriptions import (
 )
 from zkgroup.groups.history import RebalanceDescription
 from zkgroup.groups.snapshot import GroupSnapshot
-from zkgroup.model.text import counted, duration_text, iso_time
+from zkgroup.model.text import counted, duration_text, iso_time, typed
 
 from .render import Cell, Output, echo_err, short_name
 from .schema import (
@@ -417,7 +416,7 @@ def _problems(out: Output, described: GroupDescription) -> None:
     for each, detail in lines:
         out.line(f"{out.paint(each.value, 'bad')}  {detail}")
     if described.problems:
-        out.line(out.paint(f"details: zkgroup group verify {shlex.quote(described.group)}", "dim"))
+        out.line(out.paint(f"details: {typed('group verify', described.group)}", "dim"))
 
 
 def _protocol_words(described: GroupDescription) -> list[str]:

@@ -27,7 +27,7 @@ from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.error_codes import ErrorCode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
-from zkgroup.model.text import counted
+from zkgroup.model.text import counted, typed
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.consumers import group_path
 from zkgroup.znodes.coordinated_groups import GroupHeader, ProtocolMarker, SlotOwner, slots_path
@@ -82,7 +82,7 @@ def plan_release(ensemble: Ensemble, group: str) -> ReleasePlan:
     if slot.is_led:
         raise RefusedError(
             f"{found.path}: broker {slot.leader} leads slot {slot.slot} and takes the marker off when the "
-            f"last member has left; stop the members: `zkgroup coordinator describe {shlex.quote(group)}` "
+            f"last member has left; stop the members: `{typed('coordinator describe', group)}` "
             "names them"
         )
     return ReleasePlan(

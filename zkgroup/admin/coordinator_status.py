@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,7 +13,7 @@ from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.membership import EMPTY, STABLE
 from zkgroup.groups.slots import read_slot_count, read_slots
-from zkgroup.model.text import named
+from zkgroup.model.text import named, typed
 
 STUCK_MS: Final = 10_000
 """A rebalance that takes longer is a warning; a client notices it within its heartbeat interval, 3 s."""
@@ -85,33 +84,32 @@ def diagnose_coordinated(
     if group.protocol != "coordinator" or not group.members:
         return None
     slot = slot_of(group.group, coordinator.slots)
-    subject, name = f"group {group.group}", shlex.quote(group.group)
+    subject = f"group {group.group}"
     if slot in coordinator.slots_without_leader:
         return DoctorFinding(
             "error",
             subject,
             f"no live broker leads its slot, {slot}: its clients have no coordinator, and ZooKeeper "
             "consumers cannot join; start a broker, or release the group once its clients have stopped",
-            f"zkgroup coordinator release {name}",
+            typed("coordinator release", group.group),
         )
     if group.protocol_state is None:
         detail = "its coordinator does not answer, so its state is not known"
-        return DoctorFinding("warning", subject, detail, f"zkgroup coordinator describe {name}")
+        return DoctorFinding("warning", subject, detail, typed("coordinator describe", group.group))
     if group.state is GroupState.REBALANCING:
         return _rebalancing(group, rebalances.get(group.group))
     if group.state is GroupState.INCONSISTENT:
         detail = "its coordinator, its members and ZooKeeper do not agree, and nothing changes"
-        return DoctorFinding("error", subject, detail, f"zkgroup group verify {name}")
+        return DoctorFinding("error", subject, detail, typed("group verify", group.group))
     return None
 
 
 def _rebalancing(group: GroupSummary, found: CoordinatedGroupDescription | None) -> DoctorFinding:
     """Names the members that it waits for; a warning where it has taken long."""
-    name = shlex.quote(group.group)
-    subject, describe = f"group {group.group}", f"zkgroup coordinator describe {name}"
+    subject, describe = f"group {group.group}", typed("coordinator describe", group.group)
     if group.protocol_state in (STABLE, EMPTY):
         detail = "has changed within the last 10 s, and does not agree with ZooKeeper yet"
-        return DoctorFinding("info", subject, detail, f"zkgroup group verify {name} --wait")
+        return DoctorFinding("info", subject, detail, typed("group verify", group.group, options="--wait"))
     phase = (found.phase or found.state) if found else None
     if found is None or phase is None:
         return DoctorFinding("info", subject, "is rebalancing", describe)

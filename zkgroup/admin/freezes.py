@@ -8,7 +8,6 @@ coordinator loads its groups again, and finds the marker. The end does the same.
 from __future__ import annotations
 
 import operator
-import shlex
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,7 +26,7 @@ from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.groups.verify import expected_ownership
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
-from zkgroup.model.text import counted, duration_text, named
+from zkgroup.model.text import counted, duration_text, named, typed
 from zkgroup.znodes.consumers import Owner, Registration, ids_path, owners_path
 from zkgroup.znodes.group_records import Freeze
 
@@ -135,7 +134,7 @@ def _refusal(plan: FreezePlan, snapshot: GroupSnapshot, view: CoordinatedView | 
     """The reason why the group cannot be frozen as it is."""
     group, where = plan.group, ids_path(plan.group)
     if snapshot.frozen is not None:
-        unfreeze = f"`zkgroup group unfreeze {shlex.quote(group)} --execute` ends it"
+        unfreeze = f"`{typed('group unfreeze', group, options='--execute')}` ends it"
         return RefusedError(f"{Freeze.path(group)}: {freeze_text(snapshot.frozen)}; {unfreeze}")
     if view is not None and view.protocol_state != STABLE:
         found = view.protocol_state or "no answer of its coordinator"
@@ -164,7 +163,7 @@ def _refusal(plan: FreezePlan, snapshot: GroupSnapshot, view: CoordinatedView | 
 
 
 def _wait(group: str) -> str:
-    return f"`zkgroup group verify {shlex.quote(group)} --wait` waits until it is stable"
+    return f"`{typed('group verify', group, options='--wait')}` waits until it is stable"
 
 
 def check_freeze(plan: FreezePlan) -> None:
@@ -282,6 +281,6 @@ def unfreeze_group_change(ensemble: Ensemble, plan: UnfreezePlan) -> AdminChange
         subject=f"group unfreeze {plan.group}",
         question=f"Let the partitions of {plan.group} move again?",
         plan=plan,
-        no_undo=f"what moves then has moved; `zkgroup group freeze {shlex.quote(plan.group)}` keeps the rest",
+        no_undo="what moves then has moved; `zkgroup group freeze` again keeps the rest",
         write=lambda by: unfreeze_group(ensemble, plan),
     )

@@ -7,16 +7,16 @@ group is deleted after that (changes to groups, recipes 8).
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from zkgroup.admin.change import AdminChange, ChangePlan, undo_record
-from zkgroup.admin.groups import DeletionPlan, check_deletion, delete_group, frozen_error, plan_deletion
+from zkgroup.admin.groups import DeletionPlan, check_deletion, delete_group, plan_deletion
 from zkgroup.admin.guards import (
     changed_error,
     clients_error,
+    frozen_error,
     idle_guard,
     living_group_error,
     members_error,
@@ -41,7 +41,7 @@ from zkgroup.groups.reads import offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create, Delete, Operation, SetData
-from zkgroup.model.text import counted, named
+from zkgroup.model.text import counted, named, typed
 from zkgroup.znodes.consumers import Offset, consumers_path, group_path, ids_path, offsets_path
 from zkgroup.znodes.group_records import AuditRecord, audit_path
 from zkgroup.znodes.ids import validate_group
@@ -126,7 +126,7 @@ def plan_rename(ensemble: Ensemble, group: str, to: str) -> RenamePlan:
     if refusal is None and target.offsets:
         refusal = RefusedError(
             f"{offsets_path(to)}: expected no offset of {to}, found {named(sorted(target.offsets))}; "
-            f"`zkgroup group copy {shlex.quote(group)} {shlex.quote(to)}` writes into a group that has some"
+            f"`{typed('group copy', group, to)}` writes into a group that has some"
         )
     return RenamePlan(
         group=group,
@@ -152,8 +152,8 @@ def check_rename(ensemble: Ensemble, plan: RenamePlan) -> None:
     if size > RENAME_BYTES_MAX:
         raise RefusedError(
             f"{offsets_path(plan.group)}: {counted(len(plan.offsets), 'offset')} do not fit into one "
-            f"transaction; `zkgroup group copy {shlex.quote(plan.group)} {shlex.quote(plan.to)}` copies "
-            f"them, and `zkgroup group delete {shlex.quote(plan.group)}` deletes the former group"
+            f"transaction; `{typed('group copy', plan.group, plan.to)}` copies "
+            f"them, and `{typed('group delete', plan.group)}` deletes the former group"
         )
 
 
@@ -210,7 +210,7 @@ def _delete_rest(ensemble: Ensemble, plan: RenamePlan) -> None:
 
 
 def _see(group: str) -> str:
-    return f"see `zkgroup group describe {shlex.quote(group)}`"
+    return f"see `{typed('group describe', group)}`"
 
 
 def rename_group_change(ensemble: Ensemble, plan: RenamePlan) -> AdminChange[RenamePlan, int, None]:

@@ -9,7 +9,6 @@ watch on `ids` fires and no client can read the child. The generation grows; the
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +17,7 @@ from zkgroup.admin.coordinated_groups import delete_stored_group, stored_znodes
 from zkgroup.admin.guards import (
     changed_error,
     clients_error,
+    frozen_error,
     idle_guard,
     living_group_error,
     members_error,
@@ -33,13 +33,12 @@ from zkgroup.errors import (
     RefusedError,
 )
 from zkgroup.groups.ensemble import Ensemble
-from zkgroup.groups.freezes import freeze_text, stands
 from zkgroup.groups.group_ids import validate_group_id
 from zkgroup.groups.reader import read_snapshots
-from zkgroup.groups.snapshot import GroupSnapshot, decode_or_error
+from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create, Delete, Operation, SetData
-from zkgroup.model.text import counted, hex_session
+from zkgroup.model.text import counted, hex_session, typed
 from zkgroup.znodes.consumers import (
     Offset,
     Registration,
@@ -131,17 +130,6 @@ def plan_deletion(ensemble: Ensemble, group: str) -> DeletionPlan:
     )
 
 
-def frozen_error(ensemble: Ensemble, snapshot: GroupSnapshot) -> RefusedError | None:
-    """The refusal of a change of a frozen group; None where it is not frozen, or the time is over."""
-    marker = snapshot.frozen
-    if marker is None or not stands(marker, ensemble.clock.wall_ms()):
-        return None
-    return RefusedError(
-        f"{marker.znode.path}: {freeze_text(marker)}; "
-        f"`zkgroup group unfreeze {shlex.quote(snapshot.group)} --execute` ends it"
-    )
-
-
 def check_deletion(ensemble: Ensemble, plan: DeletionPlan) -> None:
     """Raises RefusedError where the group has a member, is frozen, or still owns a partition."""
     if plan.refusal is not None:
@@ -178,7 +166,7 @@ def delete_group(ensemble: Ensemble, plan: DeletionPlan) -> int:
             raise
         raise PartlyDoneError(
             f"{group_path(plan.group)}: {done} znodes are removed, then: {error}; "
-            f"run `zkgroup group delete {shlex.quote(plan.group)} --execute` again for the rest"
+            f"run `{typed('group delete', plan.group, options='--execute')}` again for the rest"
         ) from error
     return done + removed + 2 + plan.has_history
 
@@ -342,7 +330,7 @@ def nudge(ensemble: Ensemble, plan: NudgePlan) -> None:
     except OperationRefusedError as error:
         raise ConflictError(
             f"{error.path}: changed since it was read ({error.code}); another command nudged or "
-            f"deleted the group: see `zkgroup group describe {shlex.quote(plan.group)}`"
+            f"deleted the group: see `{typed('group describe', plan.group)}`"
         ) from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,10 +16,12 @@ from zkgroup.errors import (
     StoreUnavailableError,
 )
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.freezes import freeze_text, stands
 from zkgroup.groups.reader import read_snapshots
+from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Create, Delete, Operation
-from zkgroup.model.text import named
+from zkgroup.model.text import named, typed
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import ids_path
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
@@ -89,6 +90,17 @@ def no_partitions_error(missing: Sequence[TopicPartition]) -> NotFoundError:
     )
 
 
+def frozen_error(ensemble: Ensemble, snapshot: GroupSnapshot) -> RefusedError | None:
+    """The refusal of a change of a frozen group; None where it is not frozen, or the time is over."""
+    marker = snapshot.frozen
+    if marker is None or not stands(marker, ensemble.clock.wall_ms()):
+        return None
+    return RefusedError(
+        f"{marker.znode.path}: {freeze_text(marker)}; "
+        f"`{typed('group unfreeze', snapshot.group, options='--execute')}` ends it"
+    )
+
+
 def living_group_error(group: str, members: Sequence[str], persistent: Sequence[str] = ()) -> RefusedError:
     """The refusal of a change that needs a group without members; names the members.
 
@@ -119,8 +131,8 @@ def clients_error(group: str, members: Sequence[str]) -> RefusedError:
     return RefusedError(
         f"{marker}: expected no member of {group}, found the marker of Kafka's group protocol: clients are "
         "joining, or the broker that coordinated them has ended; see "
-        f"`zkgroup coordinator describe {shlex.quote(group)}`; where no live broker leads the slot, "
-        f"`zkgroup coordinator release {shlex.quote(group)}` takes the marker off"
+        f"`{typed('coordinator describe', group)}`; where no live broker leads the slot, "
+        f"`{typed('coordinator release', group)}` takes the marker off"
     )
 
 

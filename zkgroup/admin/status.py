@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,7 +37,7 @@ from zkgroup.errors import AccessDeniedError
 from zkgroup.groups.descriptions import GroupState, GroupSummary
 from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.reads import LogEndReader, list_groups
-from zkgroup.model.text import counted, iso_time, named
+from zkgroup.model.text import counted, iso_time, named, typed
 from zkgroup.znodes.admin_requests import Reassignment
 from zkgroup.znodes.brokers import BrokerRegistration, topics_path
 from zkgroup.znodes.config import TopicConfig
@@ -306,21 +305,22 @@ def diagnose_groups(
             continue
         if group.persistent and not group.unowned:
             continue  # `diagnose_persistent` names the cause; what else there is shows once they are removed
-        subject, verify = f"group {group.group}", f"zkgroup group verify {shlex.quote(group.group)}"
+        subject = f"group {group.group}"
         if group.state is GroupState.INCONSISTENT:
             detail = f"owners are missing ({group.unowned}) or wrong, and nothing moves"
-            yield DoctorFinding("error", subject, detail, verify)
+            yield DoctorFinding("error", subject, detail, typed("group verify", group.group))
         elif group.frozen is not None:
             until = iso_time(group.frozen.until_ms) or "its marker is removed"
             detail = f"frozen until {until} by {group.frozen.by}: {group.frozen.reason}"
-            command = f"zkgroup group unfreeze {shlex.quote(group.group)} --execute"
+            command = typed("group unfreeze", group.group, options="--execute")
             yield DoctorFinding("warning" if group.unowned else "info", subject, detail, command)
         elif group.state is GroupState.REBALANCING:
-            yield DoctorFinding("info", subject, "is rebalancing", f"{verify} --wait")
+            wait = typed("group verify", group.group, options="--wait")
+            yield DoctorFinding("info", subject, "is rebalancing", wait)
         elif group.away:
             until = iso_time(group.away_until_ms) or "their grace ends"
             detail = f"{counted(group.away, 'partition')} without owner, away until {until}"
-            yield DoctorFinding("info", subject, detail, f"zkgroup group describe {shlex.quote(group.group)}")
+            yield DoctorFinding("info", subject, detail, typed("group describe", group.group))
         elif group.members and not group.partitions:
             wanted = ", ".join(group.topics) or "no topic that exists"
             create = f"zkgroup topic create {group.topics[0]} --partitions N" if group.topics else None
@@ -393,7 +393,7 @@ def _command_for(path: str) -> str:
     """The command to type for a path that cannot be read."""
     if path == Reassignment.path():
         return "zkgroup reassign cancel"
-    return f"zkgroup znode get {shlex.quote(path)}"
+    return typed("znode get", path)
 
 
 def _throttle(status: Status) -> Iterator[DoctorFinding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -18,7 +17,7 @@ from zkgroup.exporter.reading import EnsembleReading
 from zkgroup.groups.check import VERDICT_TEXTS
 from zkgroup.groups.lag_verdict import LagVerdict
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import named
+from zkgroup.model.text import named, typed
 
 PARTITIONS_SHOWN = 3
 """Partitions that a finding names."""
@@ -56,7 +55,7 @@ def _of_lag(reading: EnsembleReading) -> Iterator[DoctorFinding]:
                 found[row.verdict].append(row.topic_partition)
         for verdict, tps in found.items():
             detail = f"{verdict.value}: {VERDICT_TEXTS[verdict]}: {named(tps, PARTITIONS_SHOWN)}"
-            describe = f"zkgroup group describe {shlex.quote(name)}"
+            describe = typed("group describe", name)
             is_slow = verdict is LagVerdict.WARN
             yield DoctorFinding("warning" if is_slow else "error", f"group {name}", detail, describe)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -39,6 +38,7 @@ from zkgroup.groups.verify import (
     waits_for_away,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.model.text import typed
 from zkgroup.znodes.consumers import subscription_kind
 from zkgroup.znodes.ids import member_host
 
@@ -197,7 +197,7 @@ def preview(ensemble: Ensemble, group: str, change: GroupChange) -> Preview:
         raise RefusedError(
             f"{snapshot.coordinated.path}: {group} is a group of Kafka's protocol: one of its members "
             "assigns the partitions, by rules that only its clients know, so nothing can be previewed; "
-            f"`zkgroup group describe {shlex.quote(group)}` shows the present assignment"
+            f"`{typed('group describe', group)}` shows the present assignment"
         )
     return preview_group(snapshot, change)
 

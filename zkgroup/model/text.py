@@ -6,6 +6,7 @@ Text of others is made harmless for a terminal, a log or a spreadsheet.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -41,6 +42,14 @@ def csv_cell(text: str) -> str:
 def csv_text(cell: str) -> str:
     """The text of a cell that `csv_cell` has made."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def typed(command: str, *names: str, options: str = "") -> str:
+    """A command to type; `--` keeps names that begin with `-` from being taken for options."""
+    words = shlex.join(names)
+    if any(name.startswith("-") for name in names):
+        return " ".join(filter(None, ("zkgroup", command, options, "--", words)))
+    return " ".join(filter(None, ("zkgroup", command, words, options)))
 
 
 NAMED = 5

@@ -13,6 +13,7 @@ from zkgroup.admin.freezes import (
     plan_unfreeze,
     unfreeze_group,
 )
+from zkgroup.admin.offsets.changes import delete_offsets_change, set_offsets_change
 from zkgroup.admin.undo import undo_change
 from zkgroup.admin.undo_records import ChangeRecord, UndoRecord
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
@@ -93,6 +94,18 @@ def test_a_frozen_group_that_is_owned_has_converged(group: MemoryGroups) -> None
 
     assert found.converged
     assert found.frozen is not None
+
+
+def test_offsets_of_a_frozen_group_are_set_and_not_deleted(group: MemoryGroups) -> None:
+    """Past bug: a partition whose offset was deleted had no owner until the end, whoever came back."""
+    freeze(group)
+    for name in "ab":
+        group.leave("g", name)
+    with pytest.raises(RefusedError, match="`zkgroup group unfreeze g --execute` ends it"):
+        delete_offsets_change(group.ensemble, "g", {"orders": [0]})
+
+    values = {TopicPartition("orders", 0): 7}
+    assert set_offsets_change(group.ensemble, "g", values).is_effective
 
 
 def test_unfreeze_ends_this_freeze_alone(group: MemoryGroups) -> None:

@@ -17,7 +17,7 @@ from zkgroup_cli.commands.znode import _pretty
 from zkgroup_cli.render import Output, TableColumn, echo_err
 
 from zkgroup.errors import ZkGroupError
-from zkgroup.model.text import csv_cell, csv_text
+from zkgroup.model.text import csv_cell, csv_text, typed
 
 HOSTILE = "\x1b[31m\x1b]0;owned\x07\u009b31m\u202eevil\r\nerror: forged\ud800\u2028\U000e0041"
 UNPRINTABLE = re.compile(
@@ -70,6 +70,18 @@ def test_an_error_and_a_hint_are_escaped(
     assert UNPRINTABLE.findall(shown) == []
     assert "\nerror: forged" not in shown
     assert shown.count("evil") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("a b", "zkgroup group verify 'a b' --wait"),
+        ("-w", "zkgroup group verify --wait -- -w"),
+    ],
+)
+def test_a_command_to_type_takes_any_name(name: str, command: str) -> None:
+    """Past bug: a group whose name begins with a dash was an option in the command that helps it."""
+    assert typed("group verify", name, options="--wait") == command
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "@x", "-flag", "-1+1", "'=x", "''-1", "\uff1d1"])

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from zkgroup.admin.change import AdminChange, ChangeResult, undo_record
 from zkgroup.admin.files import SavedOffset
-from zkgroup.admin.guards import clients_error, living_group_error
+from zkgroup.admin.guards import clients_error, frozen_error, living_group_error
 from zkgroup.admin.offsets.planning import (
     LogPositions,
     OffsetPlan,
@@ -215,10 +215,12 @@ def delete_offsets_change(
 ) -> OffsetsChange:
     """Deletes offsets; with an age only those that were last written longer ago, of these topics or of all.
 
-    Raises NotFoundError where there are none, RefusedError for a group with members, ConfigError without
-    topics and age.
+    Raises NotFoundError where there are none, RefusedError for a group that has members or is frozen (its
+    owners are to come back to them), ConfigError without topics and age.
     """
     snapshot = read_snapshot(ensemble, group)
+    if (frozen := frozen_error(ensemble, snapshot)) is not None:
+        raise frozen
     if older_than_ms is not None:
         before_ms = ensemble.clock.wall_ms() - older_than_ms
         plan = plan_removal(snapshot, topics, written_before_ms=before_ms)

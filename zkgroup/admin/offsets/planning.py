@@ -14,7 +14,7 @@ from zkgroup.errors import AuthorizationError, ConfigError, NotFoundError
 from zkgroup.groups.reads import offset_of
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.model import TopicPartition
-from zkgroup.model.text import named
+from zkgroup.model.text import named, typed
 from zkgroup.znodes.brokers import Topic
 from zkgroup.znodes.consumers import (
     OFFSET_MAX,
@@ -337,7 +337,7 @@ def plan_removal(
             what = f"partition {missing[0].partition} of {topic}" if missing else f"topic {topic}"
             raise NotFoundError(
                 f"{offsets_topic_path(snapshot.group, topic)}: {snapshot.group} has no offset of {what}; "
-                f"`zkgroup offsets show {shlex.quote(snapshot.group)}` shows those there are"
+                f"`{typed('offsets show', snapshot.group)}` shows those there are"
             )
         chosen |= asked
     if written_before_ms is not None:
