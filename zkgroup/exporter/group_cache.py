@@ -31,8 +31,8 @@ from zkgroup.model import TopicPartition, Znode
 from zkgroup.model.requests import Code
 from zkgroup.znodes.consumers import Offset
 
-_AT_REST = (GroupState.EMPTY, GroupState.STABLE, GroupState.FROZEN)
-"""States that no time changes."""
+_AT_REST = (GroupState.EMPTY, GroupState.STABLE)
+"""States that no time changes: a freeze of a group without members ends though its marker stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from tests.worlds.acls import UNREADABLE
 from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_cluster import MemoryCluster, move
 from tests.worlds.memory_groups import MemoryGroups
+from zkgroup.admin.freezes import freeze_group, plan_freeze
 from zkgroup.errors import SourceUnavailableError, StoreUnavailableError
 from zkgroup.exporter.group_cache import GroupCache, GroupReading
 from zkgroup.exporter.reading import Reader, ReadingSettings, group_pattern
@@ -23,7 +24,7 @@ from zkgroup.groups.membership import LiveGroup, LiveMember
 from zkgroup.model import StaticSubscription, TopicPartition, Whitelist
 from zkgroup.model.requests import Delete, ListMany, ReadMany
 from zkgroup.znodes.brokers import NO_LEADER, Topic
-from zkgroup.znodes.consumers import Offset, Owner, Registration, group_path
+from zkgroup.znodes.consumers import FEATURES, FEATURES_KEY, Offset, Owner, Registration, group_path
 
 REST = (GroupState.EMPTY, GroupState.STABLE)
 """States that a read of a fresh process shows too; the others depend on what was read before."""
@@ -203,6 +204,21 @@ def test_a_group_that_stays_wrong_is_inconsistent_at_the_next_read(world: Memory
     assert states == [GroupState.REBALANCING, GroupState.INCONSISTENT, GroupState.INCONSISTENT]
     problems = kept.read().groups["g"].problems
     assert [problem.kind for problem in problems] == [ProblemKind.UNOWNED] * 2
+
+
+def test_a_freeze_ends_with_its_time_though_nothing_is_written(world: MemoryGroups) -> None:
+    """Past bug: a group whose members had left stayed frozen, as its marker stays."""
+    world.topic("orders", 1)
+    extensions = {"zkgroup": "1", FEATURES_KEY: " ".join(FEATURES)}
+    world.member("g", "m", {"orders": 1}, extensions)
+    world.own_as_planned("g")
+    freeze_group(world.ensemble, plan_freeze(world.ensemble, "g", reason="r", for_ms=60_000), "me")
+    world.leave("g", "m")
+    kept = reader(world)
+    states = [kept.read().groups["g"].state]
+    world.clock.advance(60_000)
+
+    assert [*states, kept.read().groups["g"].state] == [GroupState.FROZEN, GroupState.EMPTY]
 
 
 def test_patterns_choose_groups_by_their_whole_names(world: MemoryGroups) -> None:
