@@ -14,6 +14,7 @@ from typing import Final
 
 from zkgroup.admin.change import AdminChange, ChangePlan, undo_record
 from zkgroup.admin.guards import are_gone, changed_error, transact, write
+from zkgroup.admin.undo_records import ChangeRecord
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, OperationRefusedError, RefusedError
 from zkgroup.groups.coordinated import CoordinatedView
 from zkgroup.groups.descriptions import FreezeDescription
@@ -24,7 +25,7 @@ from zkgroup.groups.reader import read_snapshot
 from zkgroup.groups.reads import coordinated_views
 from zkgroup.groups.snapshot import GroupSnapshot
 from zkgroup.groups.verify import expected_ownership
-from zkgroup.model import TopicPartition, Znode
+from zkgroup.model import TopicPartition, Znode, ZnodeStat
 from zkgroup.model.requests import Check, Create, Delete, Operation, SetData
 from zkgroup.model.text import counted, duration_text, named, typed
 from zkgroup.znodes.consumers import Owner, Registration, ids_path, owners_path
@@ -177,9 +178,18 @@ def freeze_group(ensemble: Ensemble, plan: FreezePlan, user: str) -> int:
 
     Raises what `check_freeze` raises, and ConflictError where the group has changed since it was read.
     """
+    return _freeze(plan, user).until_ms(_write_freeze(ensemble, plan, user))
+
+
+def _freeze(plan: FreezePlan, user: str) -> Freeze:
+    return Freeze(reason=plan.reason, by=user, for_ms=plan.for_ms, allows_takeover=plan.allow_takeover)
+
+
+def _write_freeze(ensemble: Ensemble, plan: FreezePlan, user: str) -> ZnodeStat:
+    """Freezes the group; the result is of the marker."""
     check_freeze(plan)
     assert plan.fence is not None
-    freeze = Freeze(reason=plan.reason, by=user, for_ms=plan.for_ms, allows_takeover=plan.allow_takeover)
+    freeze = _freeze(plan, user)
     if plan.is_coordinated:
         operations: Sequence[Operation] = (
             Create(Freeze.path(plan.group), freeze.encode()),
@@ -195,7 +205,7 @@ def freeze_group(ensemble: Ensemble, plan: FreezePlan, user: str) -> int:
         )
     path = Freeze.path(plan.group)
     write(ensemble, operations, path, freeze.encode(), refusal=lambda error: _changed(plan.group, error))
-    return freeze.until_ms(ensemble.zk.read(path).stat)
+    return ensemble.zk.read(path).stat
 
 
 def _changed(group: str, error: OperationRefusedError) -> Exception:
@@ -207,8 +217,17 @@ def _changed(group: str, error: OperationRefusedError) -> Exception:
 
 
 def freeze_group_change(ensemble: Ensemble, plan: FreezePlan) -> AdminChange[FreezePlan, int, None]:
-    """Freezes a group; what is written is the end, in epoch milliseconds. Raises RefusedError."""
+    """Freezes a group; what is written is the end, in epoch milliseconds. Raises RefusedError.
+
+    The undo record keeps the marker: once that has gone, another freeze of the group is not its to end.
+    """
     notes = []
+    made: list[ZnodeStat] = []
+
+    def frozen(by: ChangeRecord) -> int:
+        made.append(_write_freeze(ensemble, plan, by.user))
+        return _freeze(plan, by.user).until_ms(made[-1])
+
     if plan.is_coordinated:
         notes.append("clients that join meanwhile wait for the end, or for their own deadline")
     if plan.unowned:
@@ -219,10 +238,15 @@ def freeze_group_change(ensemble: Ensemble, plan: FreezePlan) -> AdminChange[Fre
         question=f"Freeze {plan.group} for {duration_text(plan.for_ms)}?",
         plan=plan,
         notes=tuple(notes),
-        undo=undo_record(group=plan.group, undo_command=("group", "unfreeze", plan.group)),
+        undo=lambda by: undo_record(
+            group=plan.group,
+            undo_command=("group", "unfreeze", plan.group),
+            left=((Freeze.path(plan.group), _freeze(plan, by.user).encode()),),
+        ),
         undo_is_required=False,
         check=lambda: check_freeze(plan),
-        write=lambda by: freeze_group(ensemble, plan, by.user),
+        write=frozen,
+        made_at=lambda until_ms: made[-1].czxid,
     )
 
 

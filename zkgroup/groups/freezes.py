@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zkgroup.groups.descriptions import FreezeDescription, Problem, ProblemKind
 from zkgroup.groups.snapshot import DecodedZnode, GroupSnapshot
-from zkgroup.model.text import iso_time
+from zkgroup.model.text import iso_time, typed
 from zkgroup.znodes.consumers import FREEZE
 from zkgroup.znodes.group_records import Freeze
 
@@ -41,7 +41,8 @@ def freeze_problems(snapshot: GroupSnapshot) -> Iterator[Problem]:
     if marker is None:
         return
     if marker.error is not None:
-        detail = f"{marker.error}; nothing moves until `zkgroup group unfreeze --execute` deletes it"
+        unfreeze = typed("group unfreeze", snapshot.group, options="--execute")
+        detail = f"{marker.error}; nothing moves until `{unfreeze}` deletes it"
         yield Problem(kind=ProblemKind.FROZEN, since_ms=marker.stat.ctime, detail=detail)
     for member in disobeying(snapshot):
         entry = snapshot.registrations[member]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.worlds.coordinated_groups import CoordinatedGroups, stored_member
 from tests.worlds.memory_groups import MemoryGroups
+from zkgroup.admin.change import UndoRecorder
 from zkgroup.admin.freezes import (
     freeze_group,
     freeze_group_change,
@@ -15,7 +18,7 @@ from zkgroup.admin.freezes import (
 )
 from zkgroup.admin.offsets.changes import delete_offsets_change, set_offsets_change
 from zkgroup.admin.undo import undo_change
-from zkgroup.admin.undo_records import ChangeRecord, UndoRecord
+from zkgroup.admin.undo_records import UndoFolder, UndoRecord
 from zkgroup.errors import ConfigError, ConflictError, NotFoundError, RefusedError
 from zkgroup.groups.check import CheckLimits, check_groups
 from zkgroup.groups.descriptions import FreezeDescription, GroupState, ProblemKind
@@ -177,7 +180,7 @@ def test_a_marker_that_cannot_be_read_is_reported_and_removed(group: MemoryGroup
     (problem,) = verify(group.ensemble, "g").problems
 
     assert problem.kind is ProblemKind.FROZEN
-    assert "group unfreeze" in problem.detail
+    assert "`zkgroup group unfreeze g --execute` deletes it" in problem.detail
     unfreeze_group(group.ensemble, plan_unfreeze(group.ensemble, "g"))
     assert verify(group.ensemble, "g").converged
 
@@ -258,14 +261,25 @@ def test_clients_that_left_a_frozen_group_leave_what_is_frozen(
     assert [(each.kind, each.partition) for each in problems] == [(ProblemKind.FROZEN, 0)]
 
 
-def test_undo_of_a_freeze_ends_it(group: MemoryGroups) -> None:
-    """By the command in its record."""
-    change = freeze_group_change(group.ensemble, plan_freeze(group.ensemble, "g", reason="r", for_ms=FOR_MS))
-    assert isinstance(change.undo, UndoRecord)
-    change.write(ChangeRecord(undo_id="1", command="freeze", user="me"))
-    assert verify(group.ensemble, "g").frozen is not None
+def test_undo_of_a_freeze_ends_it_and_no_later_one(group: MemoryGroups, tmp_path: Path) -> None:
+    """By the command in its record. A later freeze may be that of somebody else, who has said the same."""
+    recorder = UndoRecorder(UndoFolder(tmp_path), zookeeper="memory", user="me")
 
-    undo_change(group.ensemble, change.undo, force=True).write(
-        ChangeRecord(undo_id="2", command="undo", user="me")
-    )
+    def freeze() -> UndoRecord:
+        plan = plan_freeze(group.ensemble, "g", reason="r", for_ms=FOR_MS)
+        undo_id = freeze_group_change(group.ensemble, plan).apply(recorder).undo_id
+        assert undo_id is not None
+        return recorder.folder.load(undo_id)
+
+    def undo(record: UndoRecord) -> None:
+        undo_change(group.ensemble, record).apply(recorder)
+
+    first = freeze()
+    undo(first)
+    assert verify(group.ensemble, "g").frozen is None
+    second = freeze()
+    with pytest.raises(ConflictError, match=f"has changed since {first.undo_id}"):
+        undo(first)
+    assert verify(group.ensemble, "g").frozen is not None
+    undo(second)
     assert verify(group.ensemble, "g").frozen is None
