@@ -109,6 +109,8 @@ class UndoRecord:
                 name.startswith("-") for name in names
             ):
                 return [*self.undo_command[:2], *options, "--", *names]
+            case ("acl", "zookeeper", "apply", group, *rights) if group.startswith("-"):
+                return ["acl", "zookeeper", "apply", *rights, *options, "--", group]
         return [*self.undo_command, *options]
 
     @property

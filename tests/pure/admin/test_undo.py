@@ -97,6 +97,10 @@ def test_a_name_that_begins_with_a_dash_stands_behind_the_options() -> None:
     record = _record(undo_command=("topic", "delete", "-t"))
 
     assert record.typed_undo_command("--execute") == ["topic", "delete", "--execute", "--", "-t"]
+    rights = ("--member", "world:anyone")
+    record = _record(undo_command=("acl", "zookeeper", "apply", "-g", *rights))
+    typed = ["acl", "zookeeper", "apply", *rights, "--execute", "--", "-g"]
+    assert record.typed_undo_command("--execute") == typed
 
 
 @pytest.mark.parametrize(
