@@ -215,7 +215,8 @@ class _Screen:
     def show(self, reading: Reading) -> None:
         from rich.text import Text
 
-        good = reading if reading.text or self._good is None else self._good
+        is_read = bool(reading.text) or reading.failure is None  # what there is to show may be nothing
+        good = reading if is_read or self._good is None else self._good
         head = Text(f"every {self._pause}, read at {_clock(good)}; Ctrl-C ends", "dim")
         if reading.failure is not None:
             what = "not whole" if good is reading else "not read; below is the reading before"

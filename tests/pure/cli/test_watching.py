@@ -65,10 +65,10 @@ class Watching:
         monkeypatch.setattr(watching, "connected", nullcontext)
 
     def run(
-        self, *readings: ZkGroupError | None, arguments: tuple[str, ...] = (), terminal: bool = False
+        self, *readings: ZkGroupError | str | None, arguments: tuple[str, ...] = (), terminal: bool = False
     ) -> Result:
-        """On a terminal a warning is logged in each pause."""
-        left: Iterator[ZkGroupError | None] = iter(readings)
+        """A text is printed as it is. On a terminal a warning is logged in each pause."""
+        left: Iterator[ZkGroupError | str | None] = iter(readings)
 
         def pause(seconds: float) -> None:
             self.pauses.append(seconds)
@@ -87,7 +87,10 @@ class Watching:
             return CliRunner().invoke(_root(read), ["read", *arguments])
 
     @staticmethod
-    def _read(error: ZkGroupError | None) -> None:
+    def _read(error: ZkGroupError | str | None) -> None:
+        if isinstance(error, str):
+            click.echo(error, nl=False)
+            return
         if error is None or isinstance(error, PartlyDoneError):
             output().document({"schema": "zkgroup.test/1", "rows": [1, 2]}, "rows")
             click.echo("note: as before", err=True)
@@ -130,6 +133,15 @@ def test_a_warning_between_readings_is_a_note_of_the_next(watched: Watching) -> 
     assert (result.exit_code, result.stderr) == (0, f"{warning} 2\n")
     first, _, second = result.stdout.partition("not read; below is the reading before: away")
     assert (warning in first, f"{warning} 1" in second) == (False, True)
+
+
+def test_a_reading_of_nothing_takes_the_place_of_the_former_one(watched: Watching) -> None:
+    """Past bug: `topic describe --under-replicated-partitions` went on to show those that were in sync
+    again."""
+    result = watched.run("orders 3\n", "", terminal=True)
+
+    assert result.stdout.count("read at ") == result.stdout.count("orders 3") + 2 == 3
+    assert "below is the reading before" not in result.stdout
 
 
 @pytest.mark.parametrize(
