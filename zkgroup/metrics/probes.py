@@ -58,7 +58,8 @@ class ServiceStates:
         if not self._is_ready and not unready and not is_closing:
             self._is_ready = True
             lines.append("READY=1")
-        if not self._is_stopping and (is_closing or all(one.is_leaving for one in found)):
+        is_leaving = bool(found) and all(one.is_leaving for one in found)
+        if not self._is_stopping and (is_closing or is_leaving):
             self._is_stopping = True
             lines.append("STOPPING=1")
         status = "; ".join(ill or unready or [f"{one.part}: {one.status}" for one in found])

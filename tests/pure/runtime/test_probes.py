@@ -74,4 +74,5 @@ def test_systemd_learns_each_state_once_and_the_watchdog_only_while_all_are_heal
     assert states.news([works, leaves]) == ("STATUS=b: leaves", "WATCHDOG=1")
     assert states.news([leaves]) == ("STOPPING=1", "WATCHDOG=1")
     assert states.news([leaves], is_closing=True) == ("WATCHDOG=1",)
+    assert ServiceStates(watched=False).news([]) == ("READY=1",)  # metrics alone: nothing leaves
     assert ServiceStates(watched=False).news([works], is_closing=True) == ("STOPPING=1", "STATUS=a: works")
