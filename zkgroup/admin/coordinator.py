@@ -153,9 +153,18 @@ class CoordinatorDescription:
 
 
 def live_reader(
-    ensemble: Ensemble, note: Callable[[str], object] = lambda _: None, timeout_ms: int = ASK_MS
+    ensemble: Ensemble,
+    note: Callable[[str], object] = lambda _: None,
+    timeout_ms: int = ASK_MS,
+    *,
+    takes_refusals: bool = False,
 ) -> LiveReader:
-    """Asks coordinators for their groups; `note` is called with a sentence if some are not answered."""
+    """Asks coordinators for their groups; `note` is called with a sentence for each reason why some are not
+    answered.
+
+    `takes_refusals`: a broker that refuses the login, or is not to be trusted, costs only its own groups, and
+    is such a reason; else BrokerAuthenticationError is raised.
+    """
 
     def read(groups: Mapping[str, int]) -> Mapping[str, LiveGroup]:
         try:
@@ -165,12 +174,17 @@ def live_reader(
         except ZkGroupError as error:
             note(f"what coordinators report is not known: {error}")
             return {}
-        answers = coordinators.describe_groups(addresses, groups, timeout_ms)
-        found = {group: _live(answer) for group, answer in answers.items() if not isinstance(answer, str)}
-        missing = [(group, answer) for group, answer in answers.items() if isinstance(answer, str)]
-        if missing:
-            whose = named((group for group, _ in missing), 1)
-            note(f"what the coordinator of {whose} reports is not known: {missing[0][1]}")
+        answers = coordinators.describe_groups(
+            addresses, groups, timeout_ms, certificates={} if takes_refusals else None
+        )
+        found, reasons = dict[str, LiveGroup](), dict[str, list[str]]()
+        for group, answer in answers.items():
+            if isinstance(answer, str):
+                reasons.setdefault(answer, []).append(group)
+            else:
+                found[group] = _live(answer)
+        for why, missing in reasons.items():
+            note(f"what the coordinator of {named(missing, 1)} reports is not known: {why}")
         return found
 
     return read

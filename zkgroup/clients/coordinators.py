@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from zkgroup.clients.addresses import Addresses, BrokerAddress
@@ -31,13 +31,15 @@ def describe_groups(
     addresses: Addresses,
     coordinators: Mapping[str, int],
     timeout_ms: int = TIMEOUT_MS,
+    *,
+    certificates: MutableMapping[int, float] | None = None,
 ) -> dict[str, DescribedGroup | str]:
     """Groups as their coordinators describe them, or why one does not. Raises what `ask_each` raises.
 
     `coordinators`: group to the broker that leads its slot, as ZooKeeper has it. `timeout_ms`: for each
-    answer of a broker; after the first that is late it is not asked again.
+    answer of a broker; after the first that is late it is not asked again. `certificates`: see `ask_each`.
     """
-    return ask_each(addresses, coordinators.items(), timeout_ms, _described)
+    return ask_each(addresses, coordinators.items(), timeout_ms, _described, certificates=certificates)
 
 
 async def _described(client: QueryClient, names: Sequence[str]) -> dict[str, DescribedGroup | str]:

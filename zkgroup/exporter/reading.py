@@ -171,7 +171,7 @@ class Reader:
         unknown: list[str] = []
         names = _tried(self._names, unknown) or ()
         cluster = _tried(lambda: self._cluster.read(self._ensemble), unknown)
-        asked = live_reader(self._ensemble, unknown.append)
+        asked = live_reader(self._ensemble, unknown.append, takes_refusals=True)
 
         def live(groups: Mapping[str, int]) -> Mapping[str, LiveGroup]:
             return _tried(lambda: asked(groups), unknown) or {}

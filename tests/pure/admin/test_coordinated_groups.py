@@ -9,7 +9,10 @@ import pytest
 
 from tests.worlds.coordinated_groups import CoordinatedGroups, assignment_bytes, stored_member
 from tests.worlds.memory_groups import MemoryGroups
-from zkgroup.errors import RefusedError
+from zkgroup.admin.coordinator import live_reader
+from zkgroup.clients import broker_queries
+from zkgroup.clients.addresses import BrokerAddress
+from zkgroup.errors import BrokerAuthenticationError, RefusedError
 from zkgroup.groups.descriptions import GroupDescription, GroupState, ProblemKind
 from zkgroup.groups.membership import LiveGroup, LiveMember, LiveReader
 from zkgroup.groups.preview import GroupChange
@@ -22,6 +25,7 @@ from zkgroup.groups.reads import (
     verify,
 )
 from zkgroup.model import TopicPartition
+from zkgroup.wire.groups import DescribedGroup
 from zkgroup.znodes.brokers import PartitionState
 from zkgroup.znodes.coordinated_groups import OFFSETS_TOPIC, GroupChunk, GroupHeader, SlotConfig
 
@@ -385,3 +389,27 @@ def test_nothing_can_be_previewed_for_clients(world: MemoryGroups, groups: Coord
     groups.store("g", generation=2)
 
     assert preview(world.ensemble, "g", GroupChange(add=(("a", {"orders": 1}),))).moves == 0
+
+
+def test_brokers_that_do_not_answer_cost_their_own_groups_and_each_reason_is_told(
+    world: MemoryGroups, groups: CoordinatedGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past bug: only the first reason was told, so that a refusal behind another one was none; and one broker
+    that refused the login made the exporter take every coordinator for silent."""
+
+    async def query(broker: BrokerAddress, timeout_ms: int, question: object) -> object:
+        if broker.port == 3:
+            raise BrokerAuthenticationError("h:3", "PLAIN", "no such user")
+        return {"a": DescribedGroup(group="a", state="Empty"), "b": "x: away", "c": "x: not authorized"}
+
+    monkeypatch.setattr(broker_queries, "query", query)
+    groups.broker(3, port=3)
+    notes: list[str] = []
+    asked = dict.fromkeys("abc", 1) | {"d": 3}
+
+    found = live_reader(world.ensemble, notes.append, takes_refusals=True)(asked)
+
+    assert found.keys() == {"a"}
+    assert [note.rpartition(": ")[2] for note in notes] == ["away", "not authorized", "no such user"]
+    with pytest.raises(BrokerAuthenticationError):
+        live_reader(world.ensemble)(asked)
