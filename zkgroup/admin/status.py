@@ -266,7 +266,7 @@ def diagnose_partitions(topics: Sequence[TopicDescription], live: Sequence[int])
     short: list[DoctorFinding] = []
     for topic in topics:
         _, gone, behind = ill(topic, live)
-        describe = f"zkgroup topic describe {topic.topic}"
+        describe = typed("topic describe", topic.topic)
         if gone:
             detail = f"no live leader for partition {named(gone, NUMBERS_SHOWN)}"
             offline.append(DoctorFinding("error", f"topic {topic.topic}", detail, describe))
@@ -323,7 +323,9 @@ def diagnose_groups(
             yield DoctorFinding("info", subject, detail, typed("group describe", group.group))
         elif group.members and not group.partitions:
             wanted = ", ".join(group.topics) or "no topic that exists"
-            create = f"zkgroup topic create {group.topics[0]} --partitions N" if group.topics else None
+            create = (
+                typed("topic create", group.topics[0], options="--partitions N") if group.topics else None
+            )
             yield DoctorFinding(
                 "warning", subject, f"has nothing to share: it subscribes to {wanted}", create
             )
@@ -337,10 +339,10 @@ def _topics(status: Status) -> Iterator[DoctorFinding]:
             yield DoctorFinding("error", subject, "its znode cannot be read", _command_for(path))
         if topic.marked_for_deletion and status.controller is None:
             detail = "waits to be deleted, but there is no active controller"
-            yield DoctorFinding("warning", subject, detail, f"zkgroup topic delete {topic.topic}")
+            yield DoctorFinding("warning", subject, detail, typed("topic delete", topic.topic))
         elif topic.marked_for_deletion:
             detail = "is being deleted; that waits for every broker with a replica"
-            yield DoctorFinding("info", subject, detail, f"zkgroup topic describe {topic.topic}")
+            yield DoctorFinding("info", subject, detail, typed("topic describe", topic.topic))
 
 
 def diagnose_persistent(persistent: Sequence[str]) -> Iterator[DoctorFinding]:

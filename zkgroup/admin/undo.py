@@ -40,7 +40,7 @@ from zkgroup.groups.reader import snapshot_or_empty
 from zkgroup.groups.snapshot import decode_or_error
 from zkgroup.model import Znode
 from zkgroup.model.requests import Create
-from zkgroup.model.text import counted, named
+from zkgroup.model.text import counted, named, typed
 from zkgroup.znodes.admin_requests import Move, Reassignment
 from zkgroup.znodes.brokers import Topic, topics_path
 from zkgroup.znodes.config import EntityKind
@@ -223,9 +223,8 @@ def _refuse_beside_a_controller(ensemble: Ensemble, missing: Sequence[tuple[str,
         topic = path.rpartition("/")[2]
         if topic in led and path == Topic.path(topic):
             lists = texts_of_lists(Topic.decode(path, data))
-            hints.append(
-                f"; `zkgroup topic create {topic} --replica-assignment {lists}` creates it again, empty"
-            )
+            create = typed("topic create", topic, options=f"--replica-assignment {lists}")
+            hints.append(f"; `{create}` creates it again, empty")
     raise RefusedError(
         f"{ControllerRegistration.path()}: expected no controller, found one, which would fail at partitions "
         f"of {', '.join(sorted(led))} that it has not made itself{''.join(hints)}"

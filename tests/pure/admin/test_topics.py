@@ -7,8 +7,10 @@ import json
 import pytest
 
 from tests.worlds import golden_data
+from tests.worlds.memory_cluster import MemoryCluster
 from tests.worlds.memory_groups import MemoryGroups
 from tests.worlds.stores import MeddledStore, RecordedStore, before_nth
+from zkgroup.admin.status import diagnose, diagnose_partitions, read_status
 from zkgroup.admin.topics import creation, listing
 from zkgroup.admin.topics.deletion import (
     DELETES_AT_ONCE,
@@ -145,6 +147,19 @@ def test_impossible_topics_are_refused_with_the_reason(world: MemoryGroups, opti
     """An invalid topic is a usage error before any write."""
     with pytest.raises(ConfigError, match=told):
         creation.plan_topic(world.ensemble, "orders", **options)
+
+
+def test_commands_to_type_take_a_topic_whose_name_begins_with_a_dash(world: MemoryGroups) -> None:
+    """Click takes it for an option else."""
+    MemoryCluster(world).topic("-t", (9,))
+    world.member("g", "m", {"-u": 1})
+    found = diagnose(read_status(world.ensemble), wanted_timeout_ms=0)
+    partitions = diagnose_partitions(read_status(world.ensemble).partitions, (1,))
+
+    with pytest.raises(ConflictError, match="`zkgroup topic describe -- -t` shows it"):
+        creation.create_topic(world.ensemble, creation.plan_topic(world.ensemble, "-t", partitions=1))
+    assert [one.next for one in partitions] == ["zkgroup topic describe -- -t"]
+    assert "zkgroup topic create --partitions N -- -u" in [one.next for one in found]
 
 
 def test_a_name_that_is_taken_is_a_conflict(world: MemoryGroups) -> None:

@@ -33,6 +33,7 @@ from zkgroup.groups.ensemble import AsOf, Ensemble
 from zkgroup.groups.snapshot import DecodedZnode
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Create, Delete, Operation, SetData
+from zkgroup.model.text import typed
 from zkgroup.placement import RackMode, Start, spread
 from zkgroup.placement.model import brokers_named
 from zkgroup.znodes.admin_requests import TopicDeletion, delete_topics_path
@@ -180,20 +181,22 @@ def check_new(ensemble: Ensemble, topic: str) -> None:
     Raises ConflictError where it exists, is being deleted, has left its configuration behind, or collides
     with another one in metric names, where `.` and `_` are the same (kafka.common.Topic@2.8).
     """
+    delete = typed("topic delete", topic, options="--execute")
     listed = ensemble.zk.list_many([topics_path(), delete_topics_path()])
     if topic in (listed[delete_topics_path()] or ()):
         raise ConflictError(
             f"{TopicDeletion.path(topic)}: topic {topic!r} is being deleted; wait until it is gone, or, "
-            f"without an active controller, run `zkgroup topic delete {topic} --execute`"
+            f"without an active controller, run `{delete}`"
         )
     if topic in (listed[topics_path()] or ()):
         raise ConflictError(
-            f"{Topic.path(topic)}: topic {topic!r} exists already; `zkgroup topic describe {topic}` shows it"
+            f"{Topic.path(topic)}: topic {topic!r} exists already; "
+            f"`{typed('topic describe', topic)}` shows it"
         )
     if ensemble.zk.exists(TopicConfig.path(topic)) is not None:
         raise ConflictError(
             f"{TopicConfig.path(topic)}: expected none, found the configuration of a topic that was deleted "
-            f"in part; `zkgroup topic delete {topic} --execute` removes it"
+            f"in part; `{delete}` removes it"
         )
     for other in colliding(topic, listed[topics_path()] or ()):
         raise ConflictError(

@@ -189,7 +189,7 @@ def _with_earlier(topic: str, request: Znode | None, named: tuple[int, ...]) -> 
         brokers = ", ".join(map(str, named))
         raise ConflictError(
             f"{request.path}: the controller has been asked already not to wait for broker {brokers}; "
-            f"`zkgroup topic describe {topic}` says what it waits for"
+            f"`{naming.typed('topic describe', topic)}` says what it waits for"
         )
     return tuple(sorted({*earlier, *named}))
 
@@ -340,7 +340,7 @@ def _remove_znodes(ensemble: Ensemble, plan: TopicDeletionPlan, guards: Sequence
 def _partly(plan: TopicDeletionPlan, done: int, error: Exception) -> PartlyDoneError:
     return PartlyDoneError(
         f"{Topic.path(plan.topic)}: {done} of {len(plan.znodes)} znodes are removed, then: {error}; "
-        f"run `zkgroup topic delete {plan.topic} --execute` again for the rest"
+        f"run `{naming.typed('topic delete', plan.topic, options='--execute')}` again for the rest"
     )
 
 
@@ -359,7 +359,7 @@ def _multi(
         if error.path == path and error.code == Code.NODE_EXISTS.value:
             return ConflictError(
                 f"{error.path}: the controller has been asked already, wait for it; "
-                f"`zkgroup topic describe {error.path.rpartition('/')[2]}` says what it waits for"
+                f"`{naming.typed('topic describe', error.path.rpartition('/')[2])}` says what it waits for"
             )
         return changed_error(error)
 
@@ -449,7 +449,8 @@ def _read_deletion(ensemble: Ensemble, plan: TopicDeletionPlan) -> DeletionSeen:
         elif known.value and (pending := read_pending_deletions(ensemble, {plan.topic: known.value})):
             detail = pending[plan.topic].detail
     elif config is not None and request is None and not gone:
-        detail = f"{config.path} is left; `zkgroup topic delete {plan.topic} --execute` removes it"
+        delete = naming.typed("topic delete", plan.topic, options="--execute")
+        detail = f"{config.path} is left; `{delete}` removes it"
     return DeletionSeen(as_of=ensemble.as_of(), gone=gone, detail=detail, is_over=gone or request is None)
 
 

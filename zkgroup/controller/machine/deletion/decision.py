@@ -11,6 +11,7 @@ from zkgroup.controller.machine.requests.sender import BrokerResponse
 from zkgroup.controller.machine.state_machines import PartitionAndReplica, ReplicaPhase
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Delete, Operation
+from zkgroup.model.text import typed
 from zkgroup.wire.control import StopReplicaRequest, StopReplicaResponse
 from zkgroup.wire.messages import ErrorCode, describe
 from zkgroup.znodes.admin_requests import TopicDeletion
@@ -119,7 +120,7 @@ def _finish(
 def forced_deletion_hint(topic: str, awaited: Iterable[PartitionAndReplica]) -> str:
     """The command of an operator who knows that these brokers never come back."""
     brokers = " ".join(f"--without-broker {id_}" for id_ in sorted({each.broker for each in awaited}))
-    return f"zkgroup topic delete {topic} {brokers} --execute"
+    return typed("topic delete", topic, options=f"{brokers} --execute")
 
 
 class StopReplicaResults(NamedTuple):
