@@ -66,6 +66,8 @@ def ask_server(
     else:
         try:
             return _by_mntr(server, host, port, timeout_s)
+        except ConnectionRefusedError as error:  # an AdminServer there is that of another server of the host
+            return ServerStatus(server=server, by=None, reason=f"mntr: {why(error)}")
         except (OSError, ValueError) as error:
             reasons.append(f"mntr: {why(error)}")
     if admin_port is not None:

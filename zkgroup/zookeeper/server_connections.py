@@ -68,6 +68,8 @@ def read_connections(
         try:
             answer = send_word(host, port, "cons", _TIMEOUT_S, most=_BYTES_MAX)
             return ServerConnections(server=server, connections=read_cons(server, answer))
+        except ConnectionRefusedError as error:  # an AdminServer there is that of another server of the host
+            return ServerConnections(server=server, reason=f"cons: {why(error)}")
         except (OSError, ValueError) as error:
             reasons.append(f"cons: {why(error)}")
     if admin_port is not None:
