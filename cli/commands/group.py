@@ -150,8 +150,9 @@ def check(
     """
     if every == bool(groups):
         raise click.UsageError("expected names of groups, or --all: give one of them")
-    if max_lag is not None and source == "none":
-        raise click.UsageError("--max-lag needs log ends: name another --source than none")
+    for option, given in (("--max-lag", max_lag), ("--window", window)):
+        if given is not None and source == "none":
+            raise click.UsageError(f"{option} needs log ends: name another --source than none")
     limits = CheckLimits(max_lag=max_lag, max_age_ms=max_age, window_ms=window)
     out = output()
     with connected() as ensemble, log_ends(source, ensemble) as ends:

@@ -30,7 +30,7 @@ class ReasonKind(Enum):
     AGE = "age"
     """The last commit is longer ago than the limit, and the lag is not known to be 0."""
     VERDICT = "verdict"
-    """The verdict on the lag is worse than `ok`."""
+    """The verdict on the lag is worse than `ok`, or cannot be known without the log end."""
     PROBLEM = "problem"
     """Another problem that `group verify` reports, or the group cannot be read."""
     MISSING = "missing"
@@ -179,5 +179,7 @@ def _of_partition(
     if limits.max_age_ms is not None and since_ms is not None and now_ms - since_ms > limits.max_age_ms:
         ago, most = duration_text(now_ms - since_ms), duration_text(limits.max_age_ms)
         yield ReasonKind.AGE, f"no commit for {ago}, expected one within {most}; {lag}"
-    if row.verdict is not None and row.verdict is not LagVerdict.OK:
+    if limits.window_ms is not None and row.lag is None:
+        yield ReasonKind.VERDICT, "unknown: where the log ends is not known"
+    elif row.verdict is not None and row.verdict is not LagVerdict.OK:
         yield ReasonKind.VERDICT, f"{row.verdict.value}: {VERDICT_TEXTS[row.verdict]}; {lag}"

@@ -133,6 +133,15 @@ def test_a_window_of_ten_reads_has_verdicts(world: MemoryGroups) -> None:
     ]
 
 
+def test_a_verdict_that_no_log_end_gives_is_a_reason(world: MemoryGroups) -> None:
+    """Past bug: while no broker answered, every consumer kept up."""
+    _owned(world, 5, 5)
+
+    _, (found,) = check_groups(world.ensemble, None, CheckLimits(window_ms=90), lambda _: {ORDERS[0]: 5})
+
+    assert [(reason.kind, reason.partition) for reason in found.reasons] == [(VERDICT, 1)]
+
+
 def test_windows_of_groups_that_are_gone_are_forgotten(world: MemoryGroups) -> None:
     """The offset of the new group of that name is below the former one, which is no rewind."""
     windows = LagWindows()
