@@ -7,15 +7,15 @@ import json
 import logging
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from zkgroup import pages
-from zkgroup.errors import ZkGroupError
+from zkgroup.errors import StoreUnavailableError, ZkGroupError
 from zkgroup.exporter.history import ReadingHistory
 from zkgroup.exporter.metrics import CONTENT_TYPE, render
 from zkgroup.exporter.reading import EnsembleReading, Reader, ReadingSettings, ask_servers
@@ -23,6 +23,7 @@ from zkgroup.groups.ensemble import Ensemble
 from zkgroup.groups.lag_verdict import LagWindows
 from zkgroup.groups.reads import LogEndReader
 from zkgroup.metrics.probes import Probe
+from zkgroup.model import TopicPartition
 from zkgroup.model.ports import Clock
 from zkgroup.model.text import iso_time, named
 from zkgroup.runtime.http_server import HttpServer, Page, Users
@@ -168,7 +169,7 @@ class Exporter:
         windows = LagWindows()
         while not self._stopped:
             try:
-                with self._opened() as (ensemble, packets, _), self._log_ends(ensemble) as log_ends:
+                with self._opened() as (ensemble, packets, _), self._opened_ends(ensemble) as log_ends:
                     reader = Reader(
                         ensemble, self._settings.reading, windows, log_ends=log_ends, packets=packets
                     )
@@ -188,6 +189,22 @@ class Exporter:
             yield opened
         finally:
             opened.close()
+
+    @contextmanager
+    def _opened_ends(self, ensemble: Ensemble) -> Iterator[LogEndReader | None]:
+        """The source of log ends. One that cannot be opened costs these alone; each read tries again."""
+        with ExitStack() as stack:
+
+            def opened() -> LogEndReader | None:
+                return stack.enter_context(self._log_ends(ensemble))
+
+            try:
+                found = opened()
+            except StoreUnavailableError:
+                raise
+            except ZkGroupError:
+                found = _opening(opened)
+            yield found
 
     def _read(self, reader: Reader) -> bool:
         """Reads once, and waits for the end of the interval; returns whether to read on."""
@@ -281,6 +298,19 @@ class Exporter:
 
     def _json(self, reading: EnsembleReading, group: str | None) -> bytes:
         return json.dumps(self._document(reading, self._history, group), separators=(",", ":")).encode()
+
+
+def _opening(opened: Callable[[], LogEndReader | None]) -> LogEndReader:
+    """Opens the source when it is asked, until that succeeds."""
+    found: list[LogEndReader | None] = []
+
+    def ask(partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | str]:
+        if not found:
+            found.append(opened())
+        (reader,) = found
+        return reader(partitions) if reader is not None else {}
+
+    return ask
 
 
 def _error(status: HTTPStatus, text: str) -> Page:

@@ -24,11 +24,12 @@ from tests.worlds.processes import violations
 from tests.worlds.stores import ServerlessStore
 from tests.worlds.unhurried import unhurried
 from zkgroup import Admin
-from zkgroup.errors import StoreUnavailableError
+from zkgroup.errors import ConfigError, StoreUnavailableError
 from zkgroup.exporter import reading as readings
 from zkgroup.exporter.exporter import EnsembleConnection, Exporter, ExporterSettings
 from zkgroup.exporter.reading import ReadingSettings
 from zkgroup.groups.ensemble import Ensemble
+from zkgroup.groups.reads import LogEndReader
 from zkgroup.metrics.probes import not_healthy, not_ready
 from zkgroup.model import TopicPartition
 from zkgroup.security.client import BrokerAccess
@@ -237,6 +238,28 @@ def test_a_read_that_hangs_is_not_healthy(caplog: pytest.LogCaptureFixture) -> N
         assert (status, json.loads(body)["ok"]) == (503, False)
         assert not_healthy([exporter._probe()]) == ("exporter: a read hangs",)
     assert caplog.text == ""
+
+
+def test_a_source_that_cannot_be_opened_costs_the_log_ends_until_it_is_there() -> None:
+    """Past bug: where its folder was not mounted, nothing was known of any group, as without ZooKeeper."""
+    zookeeper, is_there = MemoryZooKeeper(), threading.Event()
+    zookeeper.put(Offset.path("g", TopicPartition("orders", 0)), b"5")
+
+    @contextmanager
+    def log_ends(ensemble: Ensemble) -> Iterator[LogEndReader]:
+        if not is_there.is_set():
+            raise ConfigError("/records: no folder")
+        yield lambda partitions: dict.fromkeys(partitions, 7)
+
+    lag = ("zkgroup_group_lag", ("g", "orders", "0"))
+    with exporting(opening(zookeeper), log_ends=log_ends) as exporter:
+        eventually(lambda: exporter.reading)
+        found = metrics(exporter)
+        assert (lag in found, found["zkgroup_group_committed_offset", lag[1]]) == (False, 5)
+        assert unknown(exporter) == ["/records: no folder"]
+        is_there.set()
+        eventually(lambda: metrics(exporter).get(lag) == 2)
+        assert unknown(exporter) == []
 
 
 def test_a_closed_cluster_tells_what_the_user_may_know(
