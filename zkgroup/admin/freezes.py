@@ -239,7 +239,6 @@ def freeze_group_change(ensemble: Ensemble, plan: FreezePlan) -> AdminChange[Fre
         plan=plan,
         notes=tuple(notes),
         undo=lambda by: undo_record(
-            group=plan.group,
             undo_command=("group", "unfreeze", plan.group),
             left=((Freeze.path(plan.group), _freeze(plan, by.user).encode()),),
         ),
