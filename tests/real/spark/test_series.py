@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from tests.worlds.bucket_findings import lists_of
-from tests.worlds.cut_histories import cuts_of, history_of, write_fuzzy, write_mixture, write_series
+from tests.worlds.cut_histories import (
+    cuts_of,
+    history_of,
+    write_fuzzy,
+    write_mixture,
+    write_series,
+    write_tree,
+)
 from tests.worlds.history_files import PlayedSpark
 from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.incidents.attribution import numbered
@@ -117,6 +124,31 @@ def test_what_is_kept_gives_what_a_run_over_it_gives(
     batches = OutputFolder(Folder(str(output))).ensembles["x"].series
     assert _ran(output, tmp_path / "all") == found
     assert OutputFolder(Folder(str(output))).ensembles["x"].series == batches
+
+
+def test_a_file_that_is_written_anew_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands there after the job is another snapshot than the one that was converted."""
+    world = history_of(2)
+    first, last = world.zxid - 20, world.zxid
+    path = write_tree(tmp_path / "all" / "latest.gz", world.at(first))
+    later = write_tree(tmp_path / "latest.gz", world.at(last))
+    in_tasks = series.in_tasks
+
+    def overtaken(*asked: Any) -> Any:
+        made = in_tasks(*asked)
+        shutil.copy2(later, path)
+        return made
+
+    monkeypatch.setattr(series, "in_tasks", overtaken)
+    _ran(tmp_path / "out", tmp_path / "all")
+    monkeypatch.undo()
+
+    _ran(tmp_path / "out", tmp_path / "all")
+
+    found = open_source([tmp_path / "out"]).series[0].snapshots
+    assert [each.zxid for each in found] == [first, last]
 
 
 def test_what_was_converted_is_not_opened_again(tmp_path: Path) -> None:

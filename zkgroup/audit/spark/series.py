@@ -267,9 +267,11 @@ class _Conversion:
         self._known = {zxid: each.contents for zxid, each in self.stored.items()}
         self.files: dict[int, dict[str, SnapshotFile]] = {}
         """Those that are not converted yet, by zxid and content."""
+        # Taken before they are read: what is written meanwhile is another file.
+        self._stamps = {file.path: self.given.stamp(file.path) for file in self.given.found.read}
         for file in self.given.found.read:
             known = self._known.get(file.zxid, {})
-            if file.zxid < self.converted.from_zxid or self.given.stamp(file.path) in known.values():
+            if file.zxid < self.converted.from_zxid or self._stamps[file.path] in known.values():
                 continue
             content = stored_series.TAIL if file.read else _content_of(file.path)
             if content not in known:
@@ -288,7 +290,7 @@ class _Conversion:
     def contents(self, zxid: int, skipped: Collection[str]) -> Mapping[str, Stamp]:
         """Those of all files of a zxid, without such as could not be read."""
         new = {
-            content: self.given.stamp(file.path)
+            content: self._stamps[file.path]
             for content, file in self.files[zxid].items()
             if str(_named(file.path, self.place)) not in skipped
         }
