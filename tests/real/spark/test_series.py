@@ -126,6 +126,31 @@ def test_what_is_kept_gives_what_a_run_over_it_gives(
     assert OutputFolder(Folder(str(output))).ensembles["x"].series == batches
 
 
+def test_what_was_gone_before_what_is_kept_is_not_known_any_more(tmp_path: Path) -> None:
+    """Not by a name, and no row tells of it: members with names of their own would be rows for ever."""
+    world = history_of(2)
+    gone = ("/consumers/old", "/consumers/old/ids", "/consumers/old/ids/a")
+    for path in gone:
+        world.create(path, None)
+    write_tree(tmp_path / "all" / "0.gz", world.at(world.zxid))
+    for path in reversed(gone):
+        world.delete(path)
+    for number in (1, 2):
+        write_tree(tmp_path / "all" / f"{number}.gz", world.at(world.create(f"/x{number}", None)))
+    _ran(tmp_path / "out", tmp_path / "all")
+    first, _ = open_source([tmp_path / "all"]).series[0].snapshots[1:]
+    keep_ms = world.ms - first.time_ms
+
+    _ran(tmp_path / "out", tmp_path / "all", keep_ms=keep_ms)
+
+    (tmp_path / "all" / "0.gz").unlink()
+    paths = [sorted(open_source([tmp_path / name]).series[0].paths) for name in ("out", "all")]
+    assert paths[0] == paths[1]
+    for name in ("out", "all"):
+        with pytest.raises(NotFoundError, match="there was no such group"):
+            _plain(tmp_path / name, group="old")
+
+
 def test_a_file_that_is_written_anew_while_it_is_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,13 +132,15 @@ def znodes_in(files: Iterable[StoredFile], source: OpenFile) -> Any:
 def rows_from(rows: Any, zxid: int) -> Any:
     """Rows by path and then by snapshot, of those that stand for one path and snapshot the last alone.
 
-    Those before a zxid count as of it.
+    Those before a zxid count as of it, and of paths that are not there then is none.
     """
     codes, zxids = _codes(rows["path"]).indices.to_numpy(), rows["snapshot_zxid"].to_numpy()
     order = np.lexsort((zxids, codes))
     codes, zxids = codes[order], np.maximum(zxids[order], zxid)
     is_last = np.append((codes[1:] != codes[:-1]) | (zxids[1:] != zxids[:-1]), np.True_)[: len(order)]
-    return rows.take(pa.array(order[is_last])).set_column(0, _ZNODES.field(0), pa.array(zxids[is_last]))
+    is_last &= rows["is_there"].to_numpy()[order] | (zxids > zxid)
+    some = rows.take(pa.array(order[is_last])).set_column(0, _ZNODES.field(0), pa.array(zxids[is_last]))
+    return some.set_column(1, _ZNODES.field(1), some["path"].cast(pa.string()))  # codes would keep all paths
 
 
 def read_stored(snapshot: TreeSnapshot, rows: Any, reader: StatesReader) -> tuple[TreeSnapshot, Numbers]:

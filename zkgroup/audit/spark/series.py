@@ -347,8 +347,7 @@ class _Conversion:
         if files[0].last_zxid != zxid:
             files = self.output.files(manifest.ZNODES, self.name)
         rows = znodes_in(files, self.output.folder.source)
-        until = rows.filter(pc.field("snapshot_zxid") <= zxid)
-        return rows_from(until, zxid).filter(pc.field("is_there"))
+        return rows_from(rows.filter(pc.field("snapshot_zxid") <= zxid), zxid)
 
 
 def tidy(output: OutputFolder, name: str, since_ms: int | None) -> None:
