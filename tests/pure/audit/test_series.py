@@ -18,7 +18,7 @@ from zkgroup.audit.findings.engine import ALL_RULES, audit
 from zkgroup.audit.inputs.events import BY_SUBTREE
 from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime, Source
-from zkgroup.errors import NotFoundError
+from zkgroup.errors import DamagedFileError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.tree import Tree
 
@@ -356,3 +356,20 @@ def test_one_tree_proves_nothing_of_a_path_that_it_does_not_know(
 
     asked = {"dead_group", "never_owned", "offset_of_missing_partition", "orphan_owner", "skew"}
     assert found & asked == asked - {*lost.split()}
+
+
+def test_an_empty_file_alone_is_named(tmp_path: Path) -> None:
+    """As an export is that was not written; logs beside it answer, though nothing else is a snapshot."""
+    world, path = history_of(1), tmp_path / "series" / "1.zkexport"
+    path.parent.mkdir()
+    path.touch()
+    world.log(tmp_path / "log")
+
+    with pytest.raises(DamagedFileError, match=f"{path}.*found an empty one"):
+        open_source([path.parent])
+    both, log = open_source([tmp_path / "log", path.parent]), open_source([tmp_path / "log"])
+
+    assert [each.path for each in both.skipped] == [str(path)]
+    assert [text.split(": ")[0] for text in both.damages()] == [str(path)]
+    assert both.tree().tree.paths() == log.tree().tree.paths()
+    assert audit(both, ALL_RULES).findings == audit(log, ALL_RULES).findings

@@ -12,7 +12,7 @@ from zkgroup.audit.inputs.found_files import FoundFiles, SkippedFile
 from zkgroup.audit.inputs.one_tree import inconsistency_of
 from zkgroup.audit.inputs.snapshots import Series, SeriesReader
 from zkgroup.audit.inputs.source import Difference, PointInTime, Progress, Rows, SeenTree, Source, quiet
-from zkgroup.errors import ConfigError, NotFoundError
+from zkgroup.errors import ConfigError, DamagedFileError, NotFoundError
 from zkgroup.model.text import counted, time_text
 from zkgroup.zkfiles.history import diff_trees
 from zkgroup.zkfiles.records import hole_between, is_below
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 
 def read_series(
     found: FoundFiles, chroot: str = "", progress: Progress = quiet, folders: Source | None = None
-) -> SeriesSource:
-    """The source of snapshots that were found. Reads all of them, and raises as `SeriesReader` does."""
+) -> Source:
+    """The source of snapshots that were found; of logs alone where none can be read. Reads all of them, and
+    raises as `SeriesReader` does."""
     reader = SeriesReader(found.read, chroot, progress, is_whole=folders is not None)
-    whole, skipped = reader.series(), [*found.skipped, *reader.skipped]
-    return SeriesSource(whole, chroot, progress, folders, skipped, found.notes, reader.twins)
+    skipped = reader.skipped = [*found.skipped]
+    try:
+        return SeriesSource(reader.series(), chroot, progress, folders, skipped, found.notes, reader.twins)
+    except DamagedFileError:
+        if folders is None:
+            raise
+        folders.skipped = skipped
+        return folders
 
 
 class SeriesSource(Source):
@@ -136,8 +143,7 @@ class SeriesSource(Source):
         return Difference(changes, before.zxid, after.zxid, later.time_ms, is_exact, last, sorted(unknown))
 
     def damages(self) -> list[str]:
-        of_folders = () if self._folders is None else self._folders.damages()
-        return [*of_folders, *(f"{each.path}: {each.reason}" for each in self.skipped), *super().damages()]
+        return [*(() if self._folders is None else self._folders.damages()), *super().damages()]
 
     def notes(self) -> list[str]:
         return [*(() if self._folders is None else self._folders.notes()), *super().notes()]

@@ -284,7 +284,7 @@ class Source(ABC):
 
     def damages(self) -> list[str]:
         """The faults of everything that was read so far."""
-        return [*(hole.text for hole in self._holes), *self._lost]
+        return [*map(": ".join, self.skipped), *(hole.text for hole in self._holes), *self._lost]
 
     def notes(self) -> list[str]:
         """The notes about everything that was read so far, beside damages."""
