@@ -189,10 +189,11 @@ def _moves(state: StoredZnode | None) -> Mapping[TopicPartition, str]:
 def stuck_reassignment(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """A move that was asked for, or under way, in `snapshots` of them or more, one after the other.
 
-    By `/admin/reassign_partitions`, or by the topic itself.
+    By one `/admin/reassign_partitions`, or by the topic itself.
     """
-    for of_path in (of.of_kind("admin").get(Reassignment.path(), ()), *of.of_kind("topic").values()):
-        moves = [(seen, _moves(seen.state)) for seen in of_path]
+    of_paths = of.of_kind("admin").get(Reassignment.path(), ()), *of.of_kind("topic").values()
+    for life, _ in (each for of_path in of_paths for each in lives(of_path)):
+        moves = [(seen, _moves(seen.state)) for seen in life]
         for partition in {partition for _, of_seen in moves for partition in of_seen}:
             some = stretches([seen for seen, of_seen in moves if partition in of_seen])
             for between, times, _ in of.lasting(some, lambda _: True, bounds["snapshots"]):
@@ -202,9 +203,9 @@ def stuck_reassignment(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
 
 @StateRule.of(controller.stuck_topic_deletion, {"snapshots": 2})
 def stuck_topic_deletion(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
-    """A topic that is there in `snapshots` of them or more, though its deletion was asked for in each."""
-    for path, of_path in of.of_kind("topic").items():
-        known = stretches(of_path, of.runs(TopicDeletion.path(path_kind(path).name)))
+    """A topic that stays in `snapshots` of them or more, though its deletion was asked for in each."""
+    for path, life in ((path, life) for path, runs in of.of_kind("topic").items() for life, _ in lives(runs)):
+        known = stretches(life, of.runs(TopicDeletion.path(path_kind(path).name)))
         for between, times, _ in of.lasting(known, lambda *both: all(both) or None, bounds["snapshots"]):
             yield Shown(between, f"deletion asked for{times}, and the topic is still there", path, lasts=True)
 

@@ -67,11 +67,11 @@ def _claims(of: SeriesView) -> Iterator[tuple[StoredZnode, list[Stretch]]]:
 def orphan_owner(of: SeriesView, bounds: Bounds) -> Iterator[Shown]:
     """An owner whose member is not registered.
 
-    An error where that lasted longer than `grace_ms`, info before. Where the member was never seen with this
-    owner, it counts from the claim.
+    An error where that lasted longer than `grace_ms`, info before. Where the member was never seen until
+    then, it counts from the claim.
     """
     for owner, known in _claims(of):
-        was_registered = any(any(each.states[1:]) for each in known)
+        was_registered = any(seen.state or seen.first for each in known for seen in each.seen[1:])
         for between, times, claims in of.lasting(known, lambda owner, *there: None if any(there) else owner):
             since_ms, until_ms = (of.series.snapshots[number].time_ms for number in between)
             lasted_ms = until_ms - (since_ms if was_registered else owner.stat.ctime)

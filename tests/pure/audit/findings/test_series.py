@@ -151,6 +151,9 @@ One proves it where the owner is older and stays.
     member; leave g g_a 1; fuzzy 1; create /x; snapshot; release g t-0 1; snapshot
     > error g t-0 0x1 s0..s1: owner 'g_a-0' (session 0x1) stands without a registration of its member, in 2
       snapshots over 60.0 min
+It may have left just before the first snapshot without it, also where that is the first one with the owner.
+    open 1; join g g_a 1; snapshot; claim g t-0 g_a-0 1; leave g g_a 1; snapshot; release g t-0 1; snapshot
+    > info g t-0 0x1 s1..s1: owner 'g_a-0' (session 0x1) stands without a registration of its member
 The id of a registration without a thread is an owner of other clients.
     open 1; join g g_a-1 1; claim g t-0 g_a-1 1; snapshot; snapshot
     > nothing
@@ -272,10 +275,17 @@ The moves that are still asked for.
       /admin/reassign_partitions
     snapshot
     > warning t-0 s0..s2: to be moved to [1, 3], in 3 snapshots over 2.0 h
+A request that was made anew says that the one before ended.
+    brokers; reassign t-0:1,3; snapshot; delete /admin/reassign_partitions; reassign t-0:1,2; snapshot
+    > nothing
 stuck_topic_deletion
 Asked for, and still there.
     topic; create /admin/delete_topics/t; snapshot; snapshot; delete /brokers/topics/t; snapshot
     > warning t-* s0..s1: deletion asked for, in 2 snapshots over 60.0 min, and the topic is still there
+Of one that was deleted and made again, twice.
+    topic; create /admin/delete_topics/t; snapshot; delete /brokers/topics/t; delete /admin/delete_topics/t
+    topic t 2; create /admin/delete_topics/t; snapshot
+    > nothing
 topic_changed
 Made, grown, moved, deleted and made again.
     snapshot; made: topic t 1; snapshot; grown: topic t 2; snapshot; moved: topic t 0:2/1:1; snapshot
