@@ -236,6 +236,18 @@ def test_a_damaged_snapshot_is_named_and_the_others_are_answered(tmp_path: Path)
         assert lists_of(json.loads((tmp_path / "out" / "findings.json").read_text())) == expected
 
 
+def test_a_damaged_copy_changes_no_output(tmp_path: Path) -> None:
+    """It is of a zxid that another file has too, so nothing is to be converted, whatever it says."""
+    world = history_of(2)
+    path = write_tree(tmp_path / "all" / "1.gz", world.at(world.zxid))
+    (tmp_path / "all" / "2.gz").write_bytes(path.read_bytes()[:-20])
+    found = _ran(tmp_path / "out", tmp_path / "all")
+    number = OutputFolder(Folder(str(tmp_path / "out"))).number
+
+    assert _ran(tmp_path / "out", tmp_path / "all") == found
+    assert OutputFolder(Folder(str(tmp_path / "out"))).number == number
+
+
 def test_the_output_is_an_input_of_the_next_job(tmp_path: Path) -> None:
     """The files are not needed for it; a chroot that it was not converted for is refused."""
     _files(4, tmp_path / "all")

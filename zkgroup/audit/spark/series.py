@@ -207,7 +207,7 @@ def convert_series(
     progress("converting snapshots", len(job.files))
     read, made, damaged = (list(chain.from_iterable(each)) for each in zip(*job.decoded(), strict=True))
     skipped = {each.path: each for each in (*found.skipped, *damaged)}
-    new = [StoredSnapshot(each, job.contents(each.zxid, skipped)) for each in read if each.zxid in job.files]
+    new = [StoredSnapshot(each, of) for each in read if (of := job.contents(each.zxid, skipped))]
     if new:
         placed = [each.placed(output.folder) for each in made]
         rows = stored_series.snapshot_table(new)
@@ -288,13 +288,13 @@ class _Conversion:
         return file._replace(read=partial(read_stored, snapshot, rows))
 
     def contents(self, zxid: int, skipped: Collection[str]) -> Mapping[str, Stamp]:
-        """Those of all files of a zxid, without such as could not be read."""
+        """Those of all files of a zxid, without such as could not be read; empty where no other is new."""
         new = {
             content: self._stamps[file.path]
-            for content, file in self.files[zxid].items()
+            for content, file in self.files.get(zxid, {}).items()
             if str(_named(file.path, self.place)) not in skipped
         }
-        files = {**self._known.get(zxid, {}), **new}
+        files = {**self._known.get(zxid, {}), **new} if new else {}
         return {each: stamp for each, stamp in files.items() if each != stored_series.TAIL or len(files) == 1}
 
     def decoded(self) -> Sequence[tuple[Sequence[Any], ...]]:
