@@ -12,6 +12,7 @@ import pytest
 from tests.worlds.cut_histories import GROUPS, cuts_of, history_of, write_fuzzy, write_series, write_tree
 from tests.worlds.screened_findings import events_in
 from tests.worlds.server_history import ServerHistory, seen_znodes
+from tests.worlds.zkfiles_writer import snapshot
 from zkgroup.audit.answers.partitions import GroupPartition, OffsetRow, OwnerLife
 from zkgroup.audit.answers.snapshots import OfPartitions, offsets_in, owners_in, sessions_in
 from zkgroup.audit.findings.engine import ALL_RULES, audit
@@ -20,6 +21,7 @@ from zkgroup.audit.inputs.opening import open_source
 from zkgroup.audit.inputs.source import PointInTime, Source
 from zkgroup.errors import DamagedFileError, NotFoundError
 from zkgroup.model import TopicPartition
+from zkgroup.zkfiles.records import TreeDigest
 from zkgroup.zkfiles.tree import Tree
 
 SEEDS: Final = range(12)
@@ -373,3 +375,23 @@ def test_an_empty_file_alone_is_named(tmp_path: Path) -> None:
     assert [text.split(": ")[0] for text in both.damages()] == [str(path)]
     assert both.tree().tree.paths() == log.tree().tree.paths()
     assert audit(both, ALL_RULES).findings == audit(log, ALL_RULES).findings
+
+
+def test_a_long_window_hides_no_snapshot_behind_it(tmp_path: Path) -> None:
+    """One server's snapshot took longer than another's that began later and is within the range."""
+    world = history_of(1)
+    world.create("/consumers/g/offsets/t/7", b"5")
+    write_tree(tmp_path / "1.gz", world.at(world.zxid))
+    world.set("/consumers/g/offsets/t/7", b"3")
+    began = world.zxid
+    for number in range(9):
+        world.create(f"/x{number}", None)
+    for since, until in ((began, began + 9), (began + 1, began + 2)):
+        tree = world.at(until)
+        znodes = [znode for path in tree.paths() if (znode := tree.stored(path)) is not None]
+        content = snapshot(znodes, sessions={}, digest=(until, TreeDigest(2, tree.digest)))
+        (tmp_path / f"snapshot.{since:x}").write_bytes(content)
+
+    found = audit(open_source([tmp_path]), ALL_RULES, end=PointInTime(zxid=began + 5)).findings
+
+    assert [one.to_zxid for one in found if one.finding == "offset_regression"] == [began + 2]

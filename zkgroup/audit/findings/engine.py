@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -194,10 +195,10 @@ def audit(
 
 
 def series_of(source: Source, start: PointInTime | None, end: PointInTime | None) -> Iterator[Series]:
-    """The snapshots of a range, from the last one before it on."""
+    """The snapshots of a range, from the last one before it on. One may end behind those that follow it."""
     from_zxid, to_zxid = source.zxid_range(start, end) if source.series else (0, None)
     for series in source.series:
-        ends = [each.end_zxid for each in series.snapshots]
+        ends = [*accumulate((each.end_zxid for each in reversed(series.snapshots)), min)][::-1]
         first = max(bisect_right(ends, from_zxid) - 1, 0)
         last = len(ends) if to_zxid is None else bisect_right(ends, to_zxid)
         if last > first:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 def read_series(
     found: FoundFiles, chroot: str = "", progress: Progress = quiet, folders: Source | None = None
 ) -> Source:
-    """The source of snapshots that were found; of logs alone where none can be read. Reads all of them, and
-    raises as `SeriesReader` does."""
+    """The source of what was found; of logs alone where no snapshot can be read. Raises as `SeriesReader`."""
     reader = SeriesReader(found.read, chroot, progress, is_whole=folders is not None)
     skipped = reader.skipped = [*found.skipped]
     try:
