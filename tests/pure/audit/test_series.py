@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -22,6 +23,7 @@ from zkgroup.audit.inputs.source import PointInTime, Source
 from zkgroup.errors import DamagedFileError, NotFoundError
 from zkgroup.model import TopicPartition
 from zkgroup.zkfiles.records import TreeDigest
+from zkgroup.zkfiles.states import StatesReader
 from zkgroup.zkfiles.tree import Tree
 
 SEEDS: Final = range(12)
@@ -395,3 +397,25 @@ def test_a_long_window_hides_no_snapshot_behind_it(tmp_path: Path) -> None:
     found = audit(open_source([tmp_path]), ALL_RULES, end=PointInTime(zxid=began + 5)).findings
 
     assert [one.to_zxid for one in found if one.finding == "offset_regression"] == [began + 2]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place in the series was that of its zxid before; the others are answered in their order."""
+    world = history_of(1)
+    first, *zxids = (world.zxid - back for back in (30, 20, 10, 0))
+    path = write_tree(tmp_path / "latest.gz", world.at(first))
+    for zxid in zxids[:2]:
+        write_tree(tmp_path / f"{zxid}.gz", world.at(zxid))
+    later, read = write_tree(tmp_path / "later" / "latest.gz", world.at(zxids[2])), StatesReader.read_export
+
+    def overtaken(reader: StatesReader, asked: Path) -> Any:
+        shutil.copy(later, path)
+        return read(reader, asked)
+
+    monkeypatch.setattr(StatesReader, "read_export", overtaken)
+    source = open_source([tmp_path])
+
+    assert [each.zxid for each in source.series[0].snapshots] == zxids[:2]
+    assert [each.path for each in source.skipped] == [str(path)]

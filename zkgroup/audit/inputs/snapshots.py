@@ -167,10 +167,10 @@ class SeriesReader:
 
     def _read(self, file: SnapshotFile) -> tuple[TreeSnapshot, Numbers]:
         reader, path = self._reader, file.path
-        if file.read is not None:
-            found = file.read(reader)
-        else:
-            found = reader.read_snapshot(path) if file.header is None else reader.read_export(path)
+        read = reader.read_snapshot if file.header is None else reader.read_export
+        found = read(path) if file.read is None else file.read(reader)
+        if (zxid := found[0].zxid) != file.zxid:  # it was replaced meanwhile
+            raise errors.DamagedFileError(str(path), 0, f"still that of {file.zxid:#x}", f"one of {zxid:#x}")
         self._require_cluster(*found)
         return found
 
