@@ -146,6 +146,8 @@ class CheckedMachine(MemberMachine):
         """Called with the end of a granted lease."""
         self.let_go: set[TopicPartition] | None = set()
         """Partitions that it has released or may release without a rebalance; None if it has ever left."""
+        self.session_id: int | None = None
+        """The session before the present step, which may lose it behind the extension of a lease."""
         self._asked_at = (0, 0)
         """A time, and the number of requests at that time."""
 
@@ -154,6 +156,8 @@ class CheckedMachine(MemberMachine):
         self._order.acknowledged = _acknowledged.setdefault(shared, Counter())
 
     def step(self, event: ev.Event, now: Instant) -> tuple[ef.Effect, ...]:
+        session = self._components.context.session
+        self.session_id = session.session_id if session is not None else None
         self._order.event(event)
         effects = super().step(event, now)
         for effect in effects:

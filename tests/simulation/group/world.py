@@ -117,7 +117,7 @@ class GroupWorld:
 
     def _check_lease(self, actor: ConsumingActor, until_ms: int) -> None:
         """Checks that no lease ends after the server may expire the session (recipes 9)."""
-        session_id = actor.describe().session_id
+        session_id = actor.machine.session_id
         session = self.server.leader.sessions[session_id] if session_id is not None else None
         assert session is not None, "a lease without a session"
         end_ms = session.heard_ms + session.timeout_ms
