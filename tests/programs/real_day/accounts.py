@@ -20,13 +20,14 @@ from zkgroup.history import HistoryRecord
 from zkgroup.history.records import partition_of
 from zkgroup.model import TopicPartition
 from zkgroup.model.requests import Code
+from zkgroup.znodes.consumers import views_path
 from zkgroup.znodes.coordinated_groups import ProtocolMarker
 
 _OPERATIONS: Final = ("claim", "commit", "release")
 _LEAST_PARTS: Final = 3
 """Operations of a claim, commit or release: the check of the registration, and two on a partition. A
-member's published view has two. A registration has three; the first two create and delete the marker of a
-coordinator, so that it is refused where there is one."""
+registration has three; the first two create and delete the marker of a coordinator, so that it is refused
+where there is one. A member's published view has two, and more with the history of the group."""
 _CODES: Final = {code.value for code in Code}
 
 
@@ -120,16 +121,17 @@ def account_of_rows(events: Sequence[Event], facts: Facts, group: str) -> Accoun
 def _refused(events: Iterable[Event], ours: Container[int], group: str) -> Counter[int | None]:
     """How many claims, commits and releases of each session the log refused."""
     parts: Counter[tuple[int, int]] = Counter()
-    registrations: set[tuple[int, int]] = set()
+    others: set[tuple[int, int]] = set()
+    """Registrations, and the views with the history: of two members that write it one is refused."""
     for event in events:
         if not event.applied and event.session in ours:
             parts[event.session, event.zxid] += 1
-            if event.path == ProtocolMarker.path(group):
-                registrations.add((event.session, event.zxid))
+            if event.path == ProtocolMarker.path(group) or event.path.startswith(f"{views_path(group)}/"):
+                others.add((event.session, event.zxid))
     return Counter(
         session
         for (session, zxid), count in parts.items()
-        if count >= _LEAST_PARTS and (session, zxid) not in registrations
+        if count >= _LEAST_PARTS and (session, zxid) not in others
     )
 
 
